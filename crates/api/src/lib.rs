@@ -1,0 +1,1 @@
+//! The wire: generated protobuf code and conversions to the domain's own types.

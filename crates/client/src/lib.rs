@@ -1,0 +1,1 @@
+//! Finds the leader from any endpoint and retries with the same request id.

@@ -1,0 +1,1 @@
+//! Bytes that survive: disk, frames, write-ahead log, snapshots, journal, audit index.

@@ -1,0 +1,1 @@
+//! One Raft node: proposer, network, membership, leadership, reads.

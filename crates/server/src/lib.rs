@@ -1,0 +1,1 @@
+//! The composition root: wires the node together and serves gRPC and HTTP.

@@ -1,0 +1,1 @@
+//! What Loadline believes, and how one log entry changes it. Pure.
