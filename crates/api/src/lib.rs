@@ -1,1 +1,26 @@
 //! The wire: generated protobuf code and conversions to the domain's own types.
+//!
+//! [`v1`] is generated from `proto/loadline/v1` at build time, without protoc. Generated types stay at the edge: a
+//! service turns them into commands and resources of `loadline-state-machine` on the way in, and back on the way out.
+//! Not here: the services themselves, and which gRPC status an error becomes. Both are in `loadline-server`.
+
+/// The generated messages, clients and servers of package `loadline.v1`.
+#[allow(missing_debug_implementations, unreachable_pub, unused_qualifications)]
+#[allow(clippy::all, clippy::pedantic)]
+pub mod v1 {
+    tonic::include_proto!("loadline.v1");
+}
+
+/// What nodes say to each other: the part of [`v1`] that clients have no use for.
+pub mod raft {
+    pub use crate::v1::{
+        AdoptRequest, AdoptResponse, AppendRequest, AppendResponse, AppendSuccess, Envelope, JoinRequest, JoinResponse,
+        LogEntry, LogId, Membership, Peer, ProbeRequest, ProbeResponse, ProposeRequest, ProposeResponse,
+        ReadIndexRequest, ReadIndexResponse, SnapshotChunk, SnapshotHead, SnapshotMeta, SnapshotReply,
+        TransferLeaderRequest, TransferLeaderResponse, Vote, VoteRequest, VoteResponse, VoterSet, append_response,
+        log_entry, raft_client, raft_server, snapshot_chunk,
+    };
+}
+
+/// Every message and service of `loadline.v1`, as a serialised `FileDescriptorSet`; gRPC reflection answers from it.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/loadline.v1.bin"));
