@@ -15,10 +15,10 @@ pub mod v1 {
 pub mod raft {
     pub use crate::v1::{
         AdoptRequest, AdoptResponse, AppendRequest, AppendResponse, AppendSuccess, Envelope, JoinRequest, JoinResponse,
-        LogEntry, LogId, Membership, Peer, ProbeRequest, ProbeResponse, ProposeRequest, ProposeResponse,
-        ReadIndexRequest, ReadIndexResponse, SnapshotChunk, SnapshotHead, SnapshotMeta, SnapshotReply,
+        LogEntry, LogId, Membership, Peer, ProbeRequest, ProbeResponse, ProposeFailure, ProposeRequest,
+        ProposeResponse, ReadIndexRequest, ReadIndexResponse, SnapshotChunk, SnapshotHead, SnapshotMeta, SnapshotReply,
         TransferLeaderRequest, TransferLeaderResponse, Vote, VoteRequest, VoteResponse, VoterSet, append_response,
-        log_entry, raft_client, raft_server, snapshot_chunk,
+        log_entry, propose_failure, propose_response, raft_client, raft_server, snapshot_chunk,
     };
 }
 
