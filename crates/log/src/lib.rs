@@ -1,1 +1,36 @@
 //! Bytes that survive: disk, frames, write-ahead log, snapshots, journal, audit index.
+//!
+//! Everything that this node promises to remember goes through here, over one small [`Disk`] trait, so that the bytes a
+//! simulated power cut tears are the bytes of the product.
+//!
+//! | part | folder in the data folder | what it is for |
+//! |---|---|---|
+//! | [`Wal`] | `wal/` | the vote and the Raft log; acknowledged only after `fdatasync` |
+//! | [`SnapshotStore`] | `snapshots/` | whole states, each in a file that is complete or not there |
+//! | [`Journal`] | `journal/` | every applied entry with its events, for ever, hash-chained |
+//! | [`AuditIndex`] | (a real folder) | sled; finds journal entries by key; rebuilt from the journal when in doubt |
+//! | [`Identity`] | `identity` | who this folder belongs to |
+//!
+//! Deliberately not here: Raft itself (no openraft), what an entry means (no `Command`), an async runtime. Payloads are
+//! opaque. `raft-node` puts the meaning on top.
+
+mod audit_index;
+pub mod disk;
+mod encoding;
+mod frame;
+mod identity;
+mod journal;
+pub mod snapshot;
+mod wal;
+
+pub use audit_index::{AuditIndex, IndexError};
+pub use disk::{Disk, DiskFile, ModelDisk, OpenError, RealDisk, SharedDisk};
+pub use identity::{Identity, IdentityError};
+pub use journal::{Journal, JournalError, JournalOptions, JournalRecord, JournalSummary};
+pub use snapshot::{SnapshotError, SnapshotFile, SnapshotMeta, SnapshotReceiver, SnapshotStore};
+pub use wal::{Done, LogPosition, Record, StoredVote, Threading, Wal, WalError, WalObserver, WalOptions, WalState};
+
+/// What to do with a node whose own promises are unreadable. The one answer that is safe for the group: nobody else
+/// knows what the lost bytes had promised, so this node must not vote again under its old id.
+pub(crate) const HOW_TO_RECOVER: &str = "to recover, run `loadline operator raft remove-peer <this node>` against a \
+     healthy node, move this data folder away and start the node with an empty one: it joins again under a new id";
