@@ -1,1 +1,33 @@
-//! Finds the leader from any endpoint and retries with the same request id.
+//! Speaks to a group of nodes: any endpoint will do, and a retry is never a second request.
+//!
+//! A node that is not the leader forwards, so this crate does not look for the leader: it looks for a node that answers.
+//! [`Client`] keeps one logical request alive across lost replies, dead nodes and elections by sending it again under
+//! the request id it was given at the start, until its deadline. What a node *refused* is never sent again.
+//!
+//! - [`client`](Client): connecting, options, and the one loop that every call goes through (`call.rs`)
+//! - `admin.rs`: sizes, clusters, settings, transactions
+//! - [`Watch`]: changes from a revision on, with no gap and no repeat across nodes
+//! - `status.rs`: every node's own view, with state hashes taken at one index so that they can be compared
+//! - `operator.rs`: peers, leadership, snapshots
+//!
+//! Not here: how anything is shown, and what the state means. The types of answers are those of the wire
+//! ([`loadline_api::v1`]).
+
+mod admin;
+mod call;
+mod client;
+mod endpoint;
+mod error;
+mod operator;
+mod request_id;
+mod status;
+mod watch;
+
+pub use admin::{Found, Kind, Listing, Reading, Writing};
+pub use client::{Client, Options, default_actor};
+pub use endpoint::{Endpoint, EndpointError, Endpoints};
+pub use error::{Error, FieldViolation, Refusal};
+pub use loadline_api::v1;
+pub use operator::SnapshotPart;
+pub use status::NodeReport;
+pub use watch::{Watch, WatchEvent, WatchOptions};

@@ -1,0 +1,252 @@
+//! The one loop that every call goes through: attempt, rotate, wait a little, attempt again.
+//!
+//! It decides what may be repeated. A repeat of a write carries the id of the first attempt, so the group answers it
+//! from memory; an operator's call has no id and is repeated only where it surely never arrived.
+
+use std::time::Duration;
+
+use loadline_api::v1::admin_client::AdminClient;
+use tokio::time::Instant;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+use uuid::Uuid;
+
+use crate::client::Client;
+use crate::endpoint::{Endpoint, NotConnected};
+use crate::error::{Error, Failure, REQUEST_FROM_FUTURE, REQUEST_TOO_OLD, Refusal};
+
+/// Answers larger than this are refused. Servers send at most 4 MiB; the rest is room for their successors.
+pub(crate) const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Metadata key of who asks.
+const ACTOR: &str = "loadline-actor";
+
+/// May an attempt be repeated that may have arrived?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// A read, or a write under a request id.
+    Freely,
+    /// A second execution could do a second thing.
+    OnlyIfNotSent,
+}
+
+/// Limits of one logical request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) timeout: Duration,
+    pub(crate) attempt_timeout: Duration,
+}
+
+/// Pauses between attempts: none while there are endpoints that were not tried, then growing and jittered, so that
+/// many clients of a group that just lost its leader do not all come back at the same moment.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    endpoints: u32,
+    failures: u32,
+}
+
+const PAUSE_FIRST: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+impl Backoff {
+    pub(crate) fn new(endpoints: usize) -> Backoff {
+        Backoff { endpoints: u32::try_from(endpoints).unwrap_or(u32::MAX).max(1), failures: 0 }
+    }
+
+    /// After one more failure: how long to wait.
+    pub(crate) fn pause(&mut self) -> Duration {
+        self.failures = self.failures.saturating_add(1);
+        let rounds = self.failures / self.endpoints;
+        if rounds == 0 {
+            return Duration::ZERO;
+        }
+        let longest = PAUSE_FIRST.saturating_mul(1 << (rounds - 1).min(10)).min(PAUSE_MAX);
+        longest.mul_f64(0.5 + rand::random::<f64>() / 2.0)
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
+/// How each endpoint last failed.
+#[derive(Debug, Default)]
+pub(crate) struct Tried(Vec<(String, String)>);
+
+impl Tried {
+    pub(crate) fn note(&mut self, endpoint: &Endpoint, why: &str) {
+        match self.0.iter_mut().find(|(known, _)| known == endpoint.as_str()) {
+            Some((_, last)) => why.clone_into(last),
+            None => self.0.push((endpoint.to_string(), why.to_owned())),
+        }
+    }
+
+    pub(crate) fn into_list(self) -> Vec<(String, String)> {
+        self.0
+    }
+}
+
+/// What is known about one logical request while it is tried.
+#[derive(Debug)]
+struct Progress {
+    tried: Tried,
+    /// Some attempt may have reached a node.
+    maybe_sent: bool,
+    /// Some endpoint accepted a connection.
+    connected: bool,
+    answer: Option<Box<Refusal>>,
+    last_timed_out: bool,
+}
+
+impl Client {
+    pub(crate) fn limits(&self) -> Limits {
+        Limits { timeout: self.options.timeout, attempt_timeout: self.options.attempt_timeout }
+    }
+
+    /// One logical request. `ask` makes the message, given the request id, and `send` puts it to a node.
+    pub(crate) async fn call<Q, A, F>(
+        &self,
+        limits: Limits,
+        repeat: Repeat,
+        ask: impl Fn(Uuid) -> Q + Send + Sync,
+        send: impl Fn(Channel, Request<Q>) -> F + Send + Sync,
+    ) -> Result<A, Error>
+    where
+        F: Future<Output = Result<Response<A>, Status>> + Send,
+    {
+        let began = Instant::now();
+        let deadline = began + limits.timeout;
+        let mut id = self.ids.fresh();
+        let mut rebased = false;
+        let mut backoff = Backoff::new(self.pool.len());
+        let mut progress = Progress {
+            tried: Tried::default(),
+            maybe_sent: false,
+            connected: false,
+            answer: None,
+            last_timed_out: false,
+        };
+        loop {
+            let (turn, endpoint) = self.pool.current();
+            let attempt_until = deadline.min(Instant::now() + limits.attempt_timeout);
+            let failure = match self.attempt(endpoint, attempt_until, || ask(id), &send).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            match failure {
+                Failure::Refused(refusal) => {
+                    // Only an id that surely never arrived may be given up for another: under a new id the group
+                    // could not tell the second attempt from a second request.
+                    if !rebased && !progress.maybe_sent && self.rebase(&refusal) {
+                        rebased = true;
+                        id = self.ids.fresh();
+                        continue;
+                    }
+                    return Err(Error::Refused(refusal));
+                }
+                Failure::NotNow(refusal) => {
+                    progress.tried.note(endpoint, &refusal.to_string());
+                    progress.answer = Some(refusal);
+                    progress.connected = true;
+                    progress.maybe_sent = true;
+                    progress.last_timed_out = false;
+                }
+                Failure::NotSent(why) => {
+                    progress.tried.note(endpoint, &why);
+                    progress.last_timed_out = false;
+                    self.pool.forget(endpoint);
+                }
+                Failure::NoAnswer { why, timed_out } => {
+                    progress.tried.note(endpoint, &why);
+                    progress.connected = true;
+                    progress.maybe_sent = true;
+                    progress.last_timed_out = timed_out;
+                    self.pool.forget(endpoint);
+                }
+            }
+            tracing::debug!(%endpoint, ?progress.tried, "an attempt failed");
+            self.pool.rotate(turn);
+            let pause = backoff.pause();
+            let over = Instant::now() + pause >= deadline;
+            let nobody_there = !progress.connected
+                && progress.tried.0.len() == self.pool.len()
+                && self.options.connect_patience.is_some_and(|patience| began.elapsed() + pause >= patience);
+            let must_not_repeat = repeat == Repeat::OnlyIfNotSent && progress.maybe_sent;
+            if over || nobody_there || must_not_repeat {
+                return Err(progress.give_up(limits.timeout));
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn attempt<Q, A, F>(
+        &self,
+        endpoint: &Endpoint,
+        until: Instant,
+        ask: impl Fn() -> Q + Send,
+        send: &(impl Fn(Channel, Request<Q>) -> F + Send + Sync),
+    ) -> Result<A, Failure>
+    where
+        F: Future<Output = Result<Response<A>, Status>> + Send,
+    {
+        let channel = match self.pool.channel(endpoint).await {
+            Ok(channel) => channel,
+            Err(NotConnected(why)) => return Err(Failure::NotSent(why)),
+        };
+        let request = self.request(ask(), Some(until));
+        match tokio::time::timeout_at(until, send(channel, request)).await {
+            Ok(Ok(answer)) => Ok(answer.into_inner()),
+            Ok(Err(status)) => Err(Failure::of(&status)),
+            Err(_) => Err(Failure::NoAnswer { why: "no answer in time".to_owned(), timed_out: true }),
+        }
+    }
+
+    /// A request with who asks, and how long the node may take: it need not work on what nobody waits for.
+    pub(crate) fn request<Q>(&self, message: Q, until: Option<Instant>) -> Request<Q> {
+        let mut request = Request::new(message);
+        request.metadata_mut().insert(ACTOR, self.actor.clone());
+        if let Some(until) = until {
+            request.set_timeout(until.saturating_duration_since(Instant::now()));
+        }
+        request
+    }
+
+    /// Takes over the group's time if an id was refused for its time. Says whether it did.
+    fn rebase(&self, refusal: &Refusal) -> bool {
+        if refusal.reason != REQUEST_TOO_OLD && refusal.reason != REQUEST_FROM_FUTURE {
+            return false;
+        }
+        let Some(now) = refusal.metadata.get("now").and_then(|now| now.parse().ok()) else { return false };
+        tracing::warn!(now_ms = now, "this clock differs from the group's; request ids follow the group's");
+        self.ids.rebase(now);
+        true
+    }
+
+    pub(crate) fn admin(channel: Channel) -> AdminClient<Channel> {
+        AdminClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX)
+    }
+}
+
+impl Progress {
+    fn give_up(self, timeout: Duration) -> Error {
+        let tried = self.tried.into_list();
+        if self.last_timed_out {
+            return Error::TimedOut { after: timeout, tried, maybe_done: self.maybe_sent };
+        }
+        Error::Unavailable { tried, answer: self.answer, maybe_done: self.maybe_sent }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_endpoint_is_tried_before_the_first_pause_and_pauses_are_bounded() {
+        let mut backoff = Backoff::new(3);
+        let pauses: Vec<Duration> = (0..60).map(|_| backoff.pause()).collect();
+        assert_eq!(pauses[..2], [Duration::ZERO; 2]);
+        assert!(pauses[2..].iter().all(|pause| *pause >= PAUSE_FIRST / 2 && *pause <= PAUSE_MAX), "{pauses:?}");
+        assert!(pauses[59] >= PAUSE_MAX / 2, "the pause does not grow: {pauses:?}");
+    }
+}

@@ -1,0 +1,78 @@
+//! A client of one group of nodes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tonic::metadata::{Ascii, MetadataValue};
+
+use crate::endpoint::{Endpoints, Pool};
+use crate::request_id::RequestIds;
+
+/// How long to try, and on whose behalf.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The whole of one logical request: every attempt, and the pauses between them.
+    pub timeout: Duration,
+    /// One attempt at one node. Shorter than `timeout`, so that a node that hangs leaves time for the others.
+    pub attempt_timeout: Duration,
+    pub connect_timeout: Duration,
+    /// Give up before `timeout` if within this time no endpoint even accepted a connection. `None`: try to the end.
+    pub connect_patience: Option<Duration>,
+    /// The whole of saving or restoring a snapshot, which move many bytes.
+    pub transfer_timeout: Duration,
+    /// Who asks, for the audit log.
+    pub actor: String,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            timeout: Duration::from_secs(10),
+            // An election takes about a second; an attempt outlasts one that a node waits for on our behalf.
+            attempt_timeout: Duration::from_secs(3),
+            connect_timeout: Duration::from_secs(1),
+            connect_patience: None,
+            transfer_timeout: Duration::from_secs(600),
+            actor: default_actor(),
+        }
+    }
+}
+
+/// `user@host`, as far as the environment tells.
+pub fn default_actor() -> String {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_default();
+    let host = std::env::var("HOSTNAME")
+        .ok()
+        .or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok())
+        .unwrap_or_default();
+    let or = |text: String, other: &str| if text.trim().is_empty() { other.to_owned() } else { text.trim().to_owned() };
+    format!("{}@{}", or(user, "unknown"), or(host, "localhost"))
+}
+
+/// A handle on a group of nodes. Clones share connections, and what was learned about endpoints and time.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub(crate) pool: Pool,
+    pub(crate) options: Arc<Options>,
+    pub(crate) ids: Arc<RequestIds>,
+    pub(crate) actor: MetadataValue<Ascii>,
+}
+
+impl Client {
+    /// Connects to nothing yet: the first call does.
+    pub fn connect(endpoints: Endpoints, options: Options) -> Client {
+        // Metadata is ASCII. A name that is not loses the letters that do not fit, rather than the whole request.
+        let ascii: String = options.actor.chars().map(|c| if (' '..='~').contains(&c) { c } else { '?' }).collect();
+        let actor = MetadataValue::try_from(ascii).unwrap_or_else(|_| MetadataValue::from_static("unknown"));
+        Client {
+            pool: Pool::new(endpoints, options.connect_timeout),
+            options: Arc::new(options),
+            ids: Arc::new(RequestIds::default()),
+            actor,
+        }
+    }
+
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+}
