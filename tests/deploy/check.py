@@ -66,6 +66,8 @@ def main() -> None:
         "dockerfile: it is sound; pods: prints what each pod would run, as JSON",
     )
     options = parser.parse_args()
+    if sys.version_info < (3, 11):
+        sys.exit(f"Python 3.11 or later is needed for the checks of deploy/; this is {sys.version}")
     python = environment()
     if pathlib.Path(sys.executable).resolve() != python.resolve() or sys.prefix != str(cache_folder()):
         # -B: no byte code beside the sources.
