@@ -1,1 +1,61 @@
-//! What Loadline believes, and how one log entry changes it. Pure.
+//! What Loadline believes, and how one log entry changes it.
+//!
+//! This crate is pure: no clock, no randomness, no threads, no I/O, no floats, no unordered maps. The same entries give
+//! the same state, byte for byte, on every machine and for ever. `clippy.toml` beside it keeps it so.
+//!
+//! Where to look:
+//! - [`apply`] is the way of one entry: deduplicate, `decide`, `evolve`, `react`, extend the hash chain.
+//! - [`Command`] is what can be asked, [`Event`] what can have happened, [`Rejection`] why something is refused.
+//! - [`State`] is what is believed; `sizes`, `clusters`, `settings`, `nodes`, `requests` and `restore` are its parts, each
+//!   beside the rules that govern it.
+//! - `encoding` is how all of it becomes bytes.
+//!
+//! Deliberately not here: how entries get into the log and who leads (`crates/raft-node`), how bytes survive
+//! (`crates/log`), and everything that touches the world outside (`crates/executor`).
+
+#![forbid(unsafe_code)]
+
+mod apply;
+pub mod audit;
+mod chain;
+mod clusters;
+mod command;
+mod decide;
+mod encoding;
+mod entry;
+mod event;
+mod evolve;
+mod ids;
+mod names;
+mod nodes;
+mod receipt;
+mod rejection;
+mod requests;
+mod resource;
+mod restore;
+mod rules;
+mod settings;
+mod sizes;
+mod state;
+mod state_encoding;
+mod table;
+mod time;
+
+pub use apply::{Applied, COMMANDS_PER_REQUEST_MAX, apply, pass, rehearse};
+pub use chain::{CHECKPOINT_EVERY, CHECKPOINTS_KEPT};
+pub use clusters::Cluster;
+pub use command::Command;
+pub use encoding::{Blob, DecodeError};
+pub use entry::{Entry, Request, Sealed};
+pub use event::{AbortReason, Cause, Event, decode_caused_events, decode_events};
+pub use ids::{Actor, ClusterId, Epoch, Hash, LogIndex, NodeNumber, ParseIdError, RequestId, Revision, RulesVersion};
+pub use nodes::Leader;
+pub use receipt::{Answer, Done, Receipt, Refused};
+pub use rejection::{Field, NameProblem, Rejection, RejectionClass};
+pub use resource::{Resource, ResourceChange, ResourceKind, ResourceName, resource_changes};
+pub use restore::{RESTORE_BYTES_MAX, RESTORE_CHUNK_BYTES_MAX};
+pub use rules::RULES_VERSION_MAX;
+pub use settings::{SettingValue, SettingView};
+pub use sizes::Size;
+pub use state::State;
+pub use time::{ParseSpanError, Span, Time};

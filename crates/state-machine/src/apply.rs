@@ -1,0 +1,204 @@
+//! How one entry changes the state. [`apply`] is the only way in.
+//!
+//! Two kinds of change: what users can see goes through `decide` and `evolve` and is told as events; the book-keeping of
+//! the machine itself (time, the hash chain, the memory of requests) is done here, and follows from the entries alone.
+
+use crate::chain::{self, Link};
+use crate::decide::{Moment, decide, event_count};
+use crate::event::encode_events;
+use crate::evolve::evolve;
+use crate::requests::Remembered;
+use crate::settings::{REQUEST_WINDOW, REQUEST_WINDOW_COUNT};
+use crate::{
+    Answer, Cause, Command, Done, Event, Hash, LogIndex, Receipt, Refused, Rejection, Request, Sealed, State, Time,
+    restore,
+};
+
+/// More than an `apply -f` of a large file needs; one request must not hold up the log for everybody else.
+pub const COMMANDS_PER_REQUEST_MAX: usize = 1_000;
+
+/// What applying one entry brought about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    pub index: LogIndex,
+    /// Logical time at this index.
+    pub time: Time,
+    /// The hash chain up to and including this index.
+    pub hash: Hash,
+    /// One per request, in order.
+    pub receipts: Vec<Receipt>,
+    pub events: Vec<Event>,
+    /// What brought each event about; as many as there are events.
+    pub causes: Vec<Cause>,
+    events_bytes: Vec<u8>,
+}
+
+impl Applied {
+    /// For the journal; these are the bytes under the hash chain.
+    pub fn encode_events(&self) -> Vec<u8> {
+        self.events_bytes.clone()
+    }
+}
+
+/// Applies one committed entry.
+///
+/// Cannot fail: a command we dislike becomes a [`Rejection`] in its receipt, and the entry still counts as applied. An
+/// error out of here would stop Raft on every node at the same index. It panics only when `index` is not the next one, because
+/// then this node has lost its place in the log.
+pub fn apply(state: &mut State, index: LogIndex, entry: &Sealed) -> Applied {
+    chain::assert_next(state, index);
+    let requests = &entry.entry().requests;
+    // A new leader's clock may be behind the last one's; logical time may not be, or what has expired could revive.
+    state.now = state.now.max(entry.entry().stamped_at);
+    let mut so_far = SoFar { index, events: Vec::new(), causes: Vec::new() };
+    let receipts = (0..).zip(requests).map(|(place, request)| settle(state, &mut so_far, place, request)).collect();
+    // Once per entry, not per command: what many requests touched is looked at once.
+    react(state, &mut so_far, requests.len());
+
+    let SoFar { events, causes, .. } = so_far;
+    let events_bytes = encode_events(&events, &causes);
+    let hash = chain::extend(state, index, Link::Entry { bytes: entry.bytes(), events: &events_bytes });
+    Applied { index, time: state.now, hash, receipts, events, causes, events_bytes }
+}
+
+/// Passes over an index that holds something of Raft's own, as a change of membership: it is part of the chain, and
+/// nothing else happens.
+pub fn pass(state: &mut State, index: LogIndex, payload: &[u8]) -> Applied {
+    chain::assert_next(state, index);
+    let hash = chain::extend(state, index, Link::Passed { payload });
+    let events_bytes = encode_events(&[], &[]);
+    Applied { index, time: state.now, hash, receipts: vec![], events: vec![], causes: vec![], events_bytes }
+}
+
+/// What `apply` would answer if this request came next, at `now`. Nothing is written, and the request id is not looked at:
+/// a rehearsal is no request.
+pub fn rehearse(state: &State, request: &Request, now: Time) -> Result<Vec<Done>, Refused> {
+    request.proposable()?;
+    let mut fork = state.clone();
+    fork.now = fork.now.max(now);
+    let at = Moment { index: LogIndex(state.applied.0 + 1), now: fork.now, ordinal: 0 };
+    perform(&mut fork, at, request).map(|(done, _)| done)
+}
+
+/// What the entry has brought about so far.
+struct SoFar {
+    index: LogIndex,
+    events: Vec<Event>,
+    causes: Vec<Cause>,
+}
+
+impl SoFar {
+    fn moment(&self, state: &State) -> Moment {
+        Moment { index: self.index, now: state.now, ordinal: event_count(self.events.len()) }
+    }
+
+    fn add(&mut self, cause: Cause, events: Vec<Event>) {
+        self.causes.extend(events.iter().map(|_| cause));
+        self.events.extend(events);
+    }
+}
+
+/// Answers one request: from memory if it was answered before, else by doing all of it or nothing.
+fn settle(state: &mut State, so_far: &mut SoFar, place: u32, request: &Request) -> Receipt {
+    let receipt = |result| Receipt { index: so_far.index, result, repeated: false };
+    let payload = request.payload_hash();
+    if let Some(id) = request.request_id {
+        match state.requests.recognise(id, payload, state.now, state.settings.span(&REQUEST_WINDOW)) {
+            Ok(None) => {}
+            Ok(Some(first_answer)) => return first_answer,
+            // Not remembered: under this id there is either another answer already, or no room for one.
+            Err(rejection) => return receipt(Err(Refused { ordinal: 0, rejection })),
+        }
+    }
+
+    let mut fork = state.clone();
+    let receipt = match perform(&mut fork, so_far.moment(state), request) {
+        Ok((done, events)) => {
+            *state = fork;
+            let receipt = receipt(Ok(done));
+            so_far.add(Cause::Request(place), events);
+            receipt
+        }
+        Err(refused) => receipt(Err(refused)),
+    };
+    if let Some(id) = request.request_id {
+        state.requests.remember(id, Remembered { payload, receipt: receipt.clone() });
+    }
+    receipt
+}
+
+/// Does the commands of a request one after the other, each seeing what those before left. On an error the fork is in the
+/// middle of things and must be thrown away.
+fn perform(fork: &mut State, start: Moment, request: &Request) -> Result<(Vec<Done>, Vec<Event>), Refused> {
+    let count = request.commands.len();
+    let whole = |rejection| Refused { ordinal: 0, rejection };
+    if count == 0 {
+        return Err(whole(Rejection::NoCommands));
+    }
+    if count > COMMANDS_PER_REQUEST_MAX {
+        let count_max = COMMANDS_PER_REQUEST_MAX as u64;
+        return Err(whole(Rejection::TooManyCommands { count: count as u64, count_max }));
+    }
+    let mut all = Vec::new();
+    let mut done = Vec::with_capacity(count);
+    for (ordinal, command) in (0..).zip(&request.commands) {
+        let at = Moment { ordinal: start.ordinal + event_count(all.len()), ..start };
+        let events = decide(fork, at, command).map_err(|rejection| Refused { ordinal, rejection })?;
+        for event in &events {
+            evolve(fork, event);
+        }
+        done.push(Done { changed: !events.is_empty(), answer: answer(fork, command, &events) });
+        all.extend(events);
+    }
+    Ok((done, all))
+}
+
+/// What a command left behind, read from the state after it.
+fn answer(state: &State, command: &Command, events: &[Event]) -> Answer {
+    let answer = match command {
+        Command::Tick
+        | Command::RaiseRules { .. }
+        | Command::FoundGroup { .. }
+        | Command::DropSize { .. }
+        | Command::DropCluster { .. }
+        | Command::AbortRestore { .. } => None,
+        Command::AnnounceLeader { .. } => state.epoch().map(Answer::Epoch),
+        Command::AdmitNode { .. } => events.iter().find_map(|event| match event {
+            Event::NodeAdmitted { node, .. } => Some(Answer::Node(*node)),
+            _ => None,
+        }),
+        Command::CreateSize { name, .. } | Command::ChangeSize { name, .. } => {
+            state.size(name).cloned().map(Answer::Size)
+        }
+        Command::CreateCluster { name } | Command::RenameCluster { to: name, .. } => {
+            state.cluster(name).cloned().map(Answer::Cluster)
+        }
+        Command::SetSetting { name, .. } | Command::ResetSetting { name, .. } => {
+            state.setting(name).map(Answer::Setting)
+        }
+        Command::BeginRestore { .. } | Command::RestoreChunk { .. } => state
+            .restore
+            .as_ref()
+            .map(|staging| Answer::Restoring { restore: staging.head.restore, bytes_received: staging.received() }),
+        Command::FinishRestore { .. } => events.iter().find_map(|event| match event {
+            Event::RestoreFinished { incarnation, backup_index, backup_incarnation, .. } => Some(Answer::Restored {
+                incarnation: *incarnation,
+                backup_index: *backup_index,
+                backup_incarnation: *backup_incarnation,
+            }),
+            _ => None,
+        }),
+    };
+    answer.unwrap_or(Answer::Nothing)
+}
+
+/// What follows from the entry as a whole and from the passing of time.
+fn react(state: &mut State, so_far: &mut SoFar, requests: usize) {
+    if let Some(event) = restore::give_up_if_idle(state.restore.as_deref(), state.now) {
+        evolve(state, &event);
+        so_far.add(Cause::Reaction, vec![event]);
+    }
+    let window = state.settings.span(&REQUEST_WINDOW);
+    let count_max = state.settings.count(&REQUEST_WINDOW_COUNT);
+    state.requests.forget(state.now, window, count_max, requests);
+}

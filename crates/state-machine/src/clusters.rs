@@ -1,0 +1,136 @@
+//! The clusters, by id and by name. What is known *about* a cluster hangs on its id, so that a rename moves nothing.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::decide::Moment;
+use crate::names::check_name;
+use crate::resource::check_etag;
+use crate::table::{Key, Table};
+use crate::{ClusterId, Event, Field, Rejection, ResourceName, Revision, Time};
+
+/// A group of compute that is scaled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    pub id: ClusterId,
+    pub name: String,
+    pub created: Revision,
+    /// The etag.
+    pub updated: Revision,
+    pub created_at: Time,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Clusters {
+    by_id: Table<ClusterId, Arc<Cluster>>,
+    by_name: Table<Key, ClusterId>,
+}
+
+impl Clusters {
+    pub(crate) fn get(&self, name: &str) -> Option<&Cluster> {
+        self.by_id(*self.by_name.get(name)?)
+    }
+
+    pub(crate) fn by_id(&self, id: ClusterId) -> Option<&Cluster> {
+        self.by_id.get(&id).map(Arc::as_ref)
+    }
+
+    /// By name, from the first name after `name`, or from the beginning.
+    pub(crate) fn after(&self, name: Option<&str>) -> impl Iterator<Item = &Cluster> {
+        let from = name.map_or(Bound::Unbounded, Bound::Excluded);
+        self.by_name.range::<_, str>((from, Bound::Unbounded)).filter_map(|(_, id)| self.by_id(*id))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(crate) fn put(&mut self, cluster: &Cluster) {
+        self.remove(cluster.id);
+        self.by_name.insert(cluster.name.as_str().into(), cluster.id);
+        self.by_id.insert(cluster.id, Arc::new(cluster.clone()));
+    }
+
+    pub(crate) fn remove(&mut self, id: ClusterId) {
+        if let Some(cluster) = self.by_id.remove(&id) {
+            self.by_name.remove(cluster.name.as_str());
+        }
+    }
+
+    /// The id of a cluster made by this event. A backup of another group may have brought an id from an index that this
+    /// log reaches only now; then the next ordinal that is free.
+    fn allocate(&self, made: Revision) -> ClusterId {
+        let mut id = ClusterId::from(made);
+        while self.by_id.contains_key(&id) {
+            id.ordinal += 1;
+        }
+        id
+    }
+}
+
+pub(crate) fn create(clusters: &Clusters, at: Moment, name: &str) -> Result<Vec<Event>, Rejection> {
+    check_name(Field::Name, name)?;
+    name_is_free(clusters, name)?;
+    let cluster = Cluster {
+        id: clusters.allocate(at.revision()),
+        name: name.to_owned(),
+        created: at.revision(),
+        updated: at.revision(),
+        created_at: at.now,
+    };
+    Ok(vec![Event::ClusterCreated { cluster }])
+}
+
+pub(crate) fn rename(
+    clusters: &Clusters,
+    at: Moment,
+    name: &str,
+    to: &str,
+    etag: Option<Revision>,
+) -> Result<Vec<Event>, Rejection> {
+    let before = existing(clusters, name)?;
+    check_etag(|| ResourceName::cluster(name), etag, Some(before.updated))?;
+    check_name(Field::To, to)?;
+    if name == to {
+        return Ok(vec![]);
+    }
+    name_is_free(clusters, to)?;
+    let cluster = Cluster { name: to.to_owned(), updated: at.revision(), ..before.clone() };
+    Ok(vec![Event::ClusterRenamed { from: name.to_owned(), cluster }])
+}
+
+pub(crate) fn drop(
+    clusters: &Clusters,
+    name: &str,
+    etag: Option<Revision>,
+    allow_missing: bool,
+) -> Result<Vec<Event>, Rejection> {
+    match existing(clusters, name) {
+        Err(Rejection::NotFound { .. }) if allow_missing => Ok(vec![]),
+        Err(rejection) => Err(rejection),
+        Ok(cluster) => {
+            check_etag(|| ResourceName::cluster(name), etag, Some(cluster.updated))?;
+            Ok(vec![Event::ClusterDropped { cluster: cluster.clone() }])
+        }
+    }
+}
+
+/// Whether this cluster could stand beside those: what is read from a snapshot or backup was not decided here.
+pub(crate) fn is_possible(clusters: &Clusters, cluster: &Cluster) -> bool {
+    let ascending = clusters.by_name.get_max().is_none_or(|(last, _)| last.as_ref() < cluster.name.as_str());
+    ascending && check_name(Field::Name, &cluster.name).is_ok() && clusters.by_id(cluster.id).is_none()
+}
+
+fn existing<'a>(clusters: &'a Clusters, name: &str) -> Result<&'a Cluster, Rejection> {
+    check_name(Field::Name, name)?;
+    clusters.get(name).ok_or_else(|| Rejection::NotFound { resource: ResourceName::cluster(name) })
+}
+
+fn name_is_free(clusters: &Clusters, name: &str) -> Result<(), Rejection> {
+    match clusters.get(name) {
+        Some(taken) => Err(Rejection::AlreadyExists { resource: ResourceName::cluster(name), etag: taken.updated }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,58 @@
+//! Everything that can be asked of the state machine. What follows from a command is decided in [`crate::decide`].
+//!
+//! Commands arrive checked for shape by the edge, but are checked again when they are decided: the log is the only
+//! thing the state machine trusts, and it trusts it to be the same everywhere, not to be reasonable.
+
+use crate::encoding::numbered;
+use crate::{Blob, Hash, NodeNumber, Revision, RulesVersion};
+
+numbered! {
+    /// A change that somebody asks for: imperative, and possibly refused.
+    pub enum Command ("command") {
+        /// The first entry of a leadership. Its index is the leader's epoch.
+        1 => AnnounceLeader { node: NodeNumber, term: u64 },
+        /// Nothing but the passing of time, which deadlines need when nobody asks for anything.
+        2 => Tick,
+        /// Every node knows these rules now: derive by them from the next command on.
+        3 => RaiseRules { to: RulesVersion },
+        /// Gives a node that wants to join a number that no other node ever had.
+        4 => AdmitNode { name: String, address: String },
+        /// The group begins with nodes 1 to `nodes`; numbers above are free.
+        5 => FoundGroup { nodes: u64 },
+
+        10 => CreateSize {
+            name: String,
+            /// Position on the ladder; without it, ten above the highest.
+            rank: Option<u32>,
+            slots: u32,
+            price_micros_per_hour: u64,
+        },
+        /// What is absent stays as it is.
+        11 => ChangeSize {
+            name: String,
+            rank: Option<u32>,
+            slots: Option<u32>,
+            price_micros_per_hour: Option<u64>,
+            etag: Option<Revision>,
+        },
+        12 => DropSize { name: String, etag: Option<Revision>, allow_missing: bool },
+
+        20 => CreateCluster { name: String },
+        21 => RenameCluster { name: String, to: String, etag: Option<Revision> },
+        22 => DropCluster { name: String, etag: Option<Revision>, allow_missing: bool },
+
+        30 => SetSetting { name: String, value: String, etag: Option<Revision> },
+        /// Back to the default.
+        31 => ResetSetting { name: String, etag: Option<Revision> },
+
+        /// Announces a backup that will come in chunks. One that was under way is given up.
+        40 => BeginRestore { bytes_total: u64, hash: Hash },
+        /// The next piece of the backup. `restore` is what `BeginRestore` answered, so that a straggler of an earlier
+        /// restore cannot get into this one.
+        41 => RestoreChunk { restore: Revision, offset: u64, bytes: Blob },
+        /// Puts the complete backup in place, in one step, and starts a new incarnation.
+        42 => FinishRestore { restore: Revision },
+        /// Gives the restore up; without `restore`, whichever is under way.
+        43 => AbortRestore { restore: Option<Revision> },
+    }
+}

@@ -1,0 +1,72 @@
+//! What follows from a command. Deciding may refuse and may not write; writing is [`crate::evolve`]'s.
+//!
+//! Here is only who decides what; the rules are beside the tables they are about (`sizes`, `clusters`, `settings`, ...).
+
+use crate::{
+    Command, Event, LogIndex, RULES_VERSION_MAX, Rejection, Revision, State, Time, clusters, nodes, restore, rules,
+    settings, sizes,
+};
+
+/// Where in the log a decision is made: index, logical time, and how many events the entry has brought about so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) index: LogIndex,
+    pub(crate) now: Time,
+    pub(crate) ordinal: u32,
+}
+
+impl Moment {
+    /// The revision of the next event.
+    pub(crate) fn revision(self) -> Revision {
+        Revision { index: self.index, ordinal: self.ordinal }
+    }
+
+    /// The revision of the event that follows after `before` more.
+    pub(crate) fn revision_of(self, before: usize) -> Revision {
+        Revision { index: self.index, ordinal: self.ordinal + event_count(before) }
+    }
+}
+
+/// An entry is far too small to bring about more.
+pub(crate) fn event_count(count: usize) -> u32 {
+    u32::try_from(count).expect("one entry brings about fewer than 2^32 events")
+}
+
+/// The events that this command brings about, or why it is refused. No events: all is as asked already.
+pub(crate) fn decide(state: &State, at: Moment, command: &Command) -> Result<Vec<Event>, Rejection> {
+    match command {
+        Command::AnnounceLeader { node, term } => nodes::announce(state.leader, state.incarnation, at, *node, *term),
+        Command::Tick => Ok(vec![]),
+        Command::RaiseRules { to } => rules::raise(state.rules, *to, RULES_VERSION_MAX),
+        Command::AdmitNode { name, address } => nodes::admit(state.nodes, name, address),
+        Command::FoundGroup { nodes } => nodes::found(state.nodes, *nodes),
+
+        Command::CreateSize { name, rank, slots, price_micros_per_hour } => {
+            sizes::create(&state.sizes, at, name, *rank, *slots, *price_micros_per_hour)
+        }
+        Command::ChangeSize { name, rank, slots, price_micros_per_hour, etag } => {
+            sizes::change(&state.sizes, at, name, *rank, *slots, *price_micros_per_hour, *etag)
+        }
+        Command::DropSize { name, etag, allow_missing } => sizes::drop(&state.sizes, name, *etag, *allow_missing),
+
+        Command::CreateCluster { name } => clusters::create(&state.clusters, at, name),
+        Command::RenameCluster { name, to, etag } => clusters::rename(&state.clusters, at, name, to, *etag),
+        Command::DropCluster { name, etag, allow_missing } => {
+            clusters::drop(&state.clusters, name, *etag, *allow_missing)
+        }
+
+        Command::SetSetting { name, value, etag } => {
+            settings::set(&state.settings, state.rules, at, name, value, *etag)
+        }
+        Command::ResetSetting { name, etag } => settings::reset(&state.settings, state.rules, at, name, *etag),
+
+        Command::BeginRestore { bytes_total, hash } => {
+            restore::begin(state.restore.as_deref(), at, *bytes_total, *hash)
+        }
+        Command::RestoreChunk { restore, offset, bytes } => {
+            restore::chunk(state.restore.as_deref(), *restore, *offset, bytes)
+        }
+        Command::FinishRestore { restore } => restore::finish(state, at, *restore),
+        Command::AbortRestore { restore } => restore::abort(state.restore.as_deref(), *restore),
+    }
+}

@@ -1,0 +1,129 @@
+//! What goes into the replicated log: an entry of requests, sealed into the bytes that every node stores and hashes.
+
+use std::sync::Arc;
+
+use crate::encoding::{Decoder, Encoder};
+use crate::{Actor, Command, DecodeError, Hash, RULES_VERSION_MAX, Refused, Rejection, RequestId, Time};
+
+const ENTRY_FORMAT: u16 = 1;
+const REQUEST_FORMAT: u16 = 1;
+
+/// One entry of the log: whatever was waiting when the leader packed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The leader's logical time. Applying never takes it back, even if a leader does.
+    pub stamped_at: Time,
+    pub requests: Vec<Request>,
+}
+
+/// What one caller asked for. Several commands are a transaction: all of them at one index, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub actor: Actor,
+    /// Without one, a retry is a second request. Only what may safely happen twice (a tick) goes without.
+    pub request_id: Option<RequestId>,
+    pub commands: Vec<Command>,
+}
+
+impl Request {
+    /// Checks what must be known before the request may enter the log at all.
+    ///
+    /// A refusal inside `apply` must come out the same on every node. A node that does not know the rules it is told to
+    /// derive by cannot refuse, it has to stop, so a leader must not let such a command in.
+    pub fn proposable(&self) -> Result<(), Refused> {
+        for (ordinal, command) in (0..).zip(&self.commands) {
+            if let Command::RaiseRules { to } = command
+                && *to > RULES_VERSION_MAX
+            {
+                return Err(Refused {
+                    ordinal,
+                    rejection: Rejection::RulesUnknown { to: *to, known: RULES_VERSION_MAX },
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// What makes a retry the same request: who asks and for what, but not by which way it came.
+    pub(crate) fn payload_hash(&self) -> Hash {
+        let mut out = Encoder::bare();
+        out.put(&self.actor.name);
+        for command in &self.commands {
+            command.write(&mut out);
+        }
+        Hash::of(&out.into_bytes())
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Encoder::with_format(REQUEST_FORMAT);
+        self.write(&mut out);
+        out.into_bytes()
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut from = Decoder::with_format("request", REQUEST_FORMAT, bytes)?;
+        let request = Self::read(&mut from)?;
+        from.finish()?;
+        Ok(request)
+    }
+
+    fn write(&self, out: &mut Encoder) {
+        out.put(&self.actor);
+        out.put(&self.request_id);
+        out.put(&self.commands.len());
+        for command in &self.commands {
+            command.write(out);
+        }
+    }
+
+    fn read(from: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        let actor = from.take()?;
+        let request_id = from.take()?;
+        let commands = (0..from.take::<usize>()?).map(|_| Command::read(from)).collect::<Result<_, _>>()?;
+        Ok(Self { actor, request_id, commands })
+    }
+}
+
+/// An entry with its bytes. They are made once, by the leader that packed it; every other node stores, sends and hashes
+/// the bytes it was given, so that nobody's encoder can make a difference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    entry: Arc<Entry>,
+    bytes: Arc<[u8]>,
+}
+
+impl Sealed {
+    /// The leader must have asked [`Request::proposable`] about every request before.
+    pub fn seal(entry: Entry) -> Self {
+        let mut out = Encoder::with_format(ENTRY_FORMAT);
+        out.put(&entry.stamped_at);
+        out.put(&entry.requests.len());
+        for request in &entry.requests {
+            request.write(&mut out);
+        }
+        Self { entry: Arc::new(entry), bytes: out.into_bytes().into() }
+    }
+
+    pub fn open(bytes: impl Into<Arc<[u8]>>) -> Result<Self, DecodeError> {
+        let bytes = bytes.into();
+        let mut from = Decoder::with_format("entry", ENTRY_FORMAT, &bytes)?;
+        let stamped_at = from.take()?;
+        let requests: Vec<Request> =
+            (0..from.take::<usize>()?).map(|_| Request::read(&mut from)).collect::<Result<_, _>>()?;
+        from.finish()?;
+        for request in &requests {
+            if let Err(Refused { rejection: Rejection::RulesUnknown { to, known }, .. }) = request.proposable() {
+                return Err(DecodeError::RulesTooNew { to: to.0, known: known.0 });
+            }
+        }
+        Ok(Self { entry: Arc::new(Entry { stamped_at, requests }), bytes })
+    }
+
+    pub fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    pub fn bytes(&self) -> &Arc<[u8]> {
+        &self.bytes
+    }
+}

@@ -1,0 +1,95 @@
+//! Everything that can have happened. An event is a fact that nobody can refuse: [`crate::evolve`] writes it into the state.
+//!
+//! Events carry the whole new resource, so that a watcher and the journal need nothing else to tell what happened.
+//! They carry no explanatory text: they are under the hash chain, and a better wording must not look like divergence.
+
+use serde::{Deserialize, Serialize};
+
+use crate::encoding::{Decoder, Encoder, numbered};
+use crate::{
+    Blob, Cluster, DecodeError, Epoch, Hash, LogIndex, NodeNumber, Revision, RulesVersion, SettingValue, Size,
+};
+
+numbered! {
+    /// A fact: past tense, derived from a command or from the passing of time.
+    pub enum Event ("event") {
+        1 => LeaderAnnounced { node: NodeNumber, term: u64, epoch: Epoch },
+        3 => RulesRaised { from: RulesVersion, to: RulesVersion },
+        4 => NodeAdmitted { node: NodeNumber, name: String, address: String },
+        5 => GroupFounded { nodes: u64 },
+
+        10 => SizeCreated { size: Size },
+        11 => SizeChanged { before: Size, size: Size },
+        12 => SizeDropped { size: Size },
+
+        20 => ClusterCreated { cluster: Cluster },
+        21 => ClusterRenamed { from: String, cluster: Cluster },
+        22 => ClusterDropped { cluster: Cluster },
+
+        30 => SettingSet { name: String, value: SettingValue, updated: Revision },
+        31 => SettingReset { name: String, updated: Revision },
+
+        40 => RestoreBegun { restore: Revision, bytes_total: u64, hash: Hash },
+        41 => RestoreChunkStored { restore: Revision, offset: u64, bytes: Blob },
+        /// The tables are empty now; what the backup held follows as events of its own.
+        42 => RestoreFinished {
+            restore: Revision,
+            incarnation: u64,
+            backup_index: LogIndex,
+            backup_incarnation: u64,
+            /// The highest node number that either the group or the backup had given out.
+            nodes: u64,
+        },
+        43 => RestoreAborted { restore: Revision, reason: AbortReason },
+        44 => SizeRestored { size: Size },
+        45 => ClusterRestored { cluster: Cluster },
+        /// Without a value: somebody had set it back to the default.
+        46 => SettingRestored { name: String, value: Option<SettingValue>, updated: Revision },
+    }
+}
+
+/// Why a restore ended without being put in place. New reasons go at the end: the place is the number in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AbortReason {
+    Asked,
+    /// Another restore began.
+    Superseded,
+    /// No chunk came for too long.
+    Idle,
+}
+
+/// What brought an event about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cause {
+    /// The request at this place in the entry.
+    Request(u32),
+    /// No request by itself: what was due, or followed from the entry as a whole.
+    Reaction,
+}
+
+const EVENTS_FORMAT: u16 = 1;
+
+pub(crate) fn encode_events(events: &[Event], causes: &[Cause]) -> Vec<u8> {
+    let mut out = Encoder::with_format(EVENTS_FORMAT);
+    for (event, cause) in events.iter().zip(causes) {
+        out.put(cause);
+        event.write(&mut out);
+    }
+    out.into_bytes()
+}
+
+/// The events of one entry, in order.
+pub fn decode_events(bytes: &[u8]) -> Result<Vec<Event>, DecodeError> {
+    Ok(decode_caused_events(bytes)?.into_iter().map(|(_, event)| event).collect())
+}
+
+/// The events of one entry, each with the request that brought it about: who did it is in the entry.
+pub fn decode_caused_events(bytes: &[u8]) -> Result<Vec<(Cause, Event)>, DecodeError> {
+    let mut from = Decoder::with_format("events", EVENTS_FORMAT, bytes)?;
+    let mut events = Vec::new();
+    while !from.is_empty() {
+        events.push((from.take()?, Event::read(&mut from)?));
+    }
+    from.finish()?;
+    Ok(events)
+}

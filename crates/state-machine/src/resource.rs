@@ -1,0 +1,192 @@
+//! What a user can get and watch: one name space of sizes, clusters and settings, and how events change it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::ParseIdError;
+use crate::settings::{self, SettingView};
+use crate::{Cluster, Event, Rejection, Revision, Size};
+
+/// New kinds go at the end: the place is the number in stored receipts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ResourceKind {
+    Size,
+    Cluster,
+    Setting,
+}
+
+impl ResourceKind {
+    pub const ALL: &'static [Self] = &[Self::Size, Self::Cluster, Self::Setting];
+
+    /// As in a resource name: "clusters".
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Size => "sizes",
+            Self::Cluster => "clusters",
+            Self::Setting => "settings",
+        }
+    }
+}
+
+impl fmt::Display for ResourceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.plural())
+    }
+}
+
+impl FromStr for ResourceKind {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|kind| kind.plural() == text)
+            .ok_or_else(|| ParseIdError::new("kind of resource", text, "sizes, clusters or settings"))
+    }
+}
+
+/// The name of a resource among all resources: "clusters/demo".
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ResourceName {
+    pub kind: ResourceKind,
+    pub name: String,
+}
+
+impl ResourceName {
+    pub fn size(name: impl Into<String>) -> Self {
+        Self { kind: ResourceKind::Size, name: name.into() }
+    }
+
+    pub fn cluster(name: impl Into<String>) -> Self {
+        Self { kind: ResourceKind::Cluster, name: name.into() }
+    }
+
+    pub fn setting(name: impl Into<String>) -> Self {
+        Self { kind: ResourceKind::Setting, name: name.into() }
+    }
+}
+
+impl fmt::Display for ResourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind, self.name)
+    }
+}
+
+impl FromStr for ResourceName {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || ParseIdError::new("resource name", text, "KIND/NAME, as in clusters/demo");
+        let (kind, name) = text.split_once('/').ok_or_else(wrong)?;
+        if name.is_empty() || name.contains('/') {
+            return Err(wrong());
+        }
+        Ok(Self { kind: kind.parse().map_err(|_| wrong())?, name: name.to_owned() })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resource {
+    Size(Size),
+    Cluster(Cluster),
+    Setting(SettingView),
+}
+
+impl Resource {
+    pub fn name(&self) -> ResourceName {
+        match self {
+            Self::Size(size) => ResourceName::size(&size.name),
+            Self::Cluster(cluster) => ResourceName::cluster(&cluster.name),
+            Self::Setting(setting) => ResourceName::setting(&setting.name),
+        }
+    }
+
+    /// Nothing for a setting that nobody has ever set.
+    pub fn etag(&self) -> Option<Revision> {
+        match self {
+            Self::Size(size) => Some(size.updated),
+            Self::Cluster(cluster) => Some(cluster.updated),
+            Self::Setting(setting) => setting.updated,
+        }
+    }
+}
+
+/// One resource after a change; without a resource, it is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceChange {
+    pub name: ResourceName,
+    pub resource: Option<Resource>,
+}
+
+impl ResourceChange {
+    fn put(resource: Resource) -> Self {
+        Self { name: resource.name(), resource: Some(resource) }
+    }
+
+    fn gone(name: ResourceName) -> Self {
+        Self { name, resource: None }
+    }
+}
+
+/// What the events of one entry mean to somebody who watches resources, in the order in which it happened.
+///
+/// A setting is never gone: reset, it shows its default again.
+pub fn resource_changes(events: &[Event]) -> Vec<ResourceChange> {
+    let mut changes = Vec::new();
+    for event in events {
+        match event {
+            Event::SizeCreated { size } | Event::SizeChanged { size, .. } | Event::SizeRestored { size } => {
+                changes.push(ResourceChange::put(Resource::Size(size.clone())));
+            }
+            Event::SizeDropped { size } => changes.push(ResourceChange::gone(ResourceName::size(&size.name))),
+            Event::ClusterCreated { cluster } | Event::ClusterRestored { cluster } => {
+                changes.push(ResourceChange::put(Resource::Cluster(cluster.clone())));
+            }
+            Event::ClusterRenamed { from, cluster } => {
+                changes.push(ResourceChange::gone(ResourceName::cluster(from)));
+                changes.push(ResourceChange::put(Resource::Cluster(cluster.clone())));
+            }
+            Event::ClusterDropped { cluster } => {
+                changes.push(ResourceChange::gone(ResourceName::cluster(&cluster.name)));
+            }
+            Event::SettingSet { name, value, updated } => {
+                changes.extend(
+                    settings::view(name, Some(*value), Some(*updated)).map(Resource::Setting).map(ResourceChange::put),
+                );
+            }
+            Event::SettingReset { name, updated } => {
+                changes
+                    .extend(settings::view(name, None, Some(*updated)).map(Resource::Setting).map(ResourceChange::put));
+            }
+            Event::SettingRestored { name, value, updated } => {
+                changes.extend(
+                    settings::view(name, *value, Some(*updated)).map(Resource::Setting).map(ResourceChange::put),
+                );
+            }
+            Event::LeaderAnnounced { .. }
+            | Event::RulesRaised { .. }
+            | Event::NodeAdmitted { .. }
+            | Event::GroupFounded { .. }
+            | Event::RestoreBegun { .. }
+            | Event::RestoreChunkStored { .. }
+            | Event::RestoreFinished { .. }
+            | Event::RestoreAborted { .. } => {}
+        }
+    }
+    changes
+}
+
+/// An etag that was given must be the current one.
+pub(crate) fn check_etag(
+    resource: impl FnOnce() -> ResourceName,
+    given: Option<Revision>,
+    current: Option<Revision>,
+) -> Result<(), Rejection> {
+    match given {
+        Some(given) if Some(given) != current => Err(Rejection::EtagMismatch { resource: resource(), given, current }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,293 @@
+//! Settings: named values that change how the whole system behaves, replicated like everything else.
+//!
+//! The table of definitions is here. A definition names the rules version since which it exists: a node of an
+//! older release must refuse a setting exactly as long as a newer one does.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::decide::Moment;
+use crate::names::shortened;
+use crate::resource::check_etag;
+use crate::table::{Key, Table};
+use crate::{Event, Rejection, ResourceName, Revision, RulesVersion, Span};
+
+/// What a setting holds. New kinds go at the end: the place is the number in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum SettingValue {
+    Bool(bool),
+    Count(u64),
+    Span(Span),
+}
+
+impl fmt::Display for SettingValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => value.fmt(f),
+            Self::Count(value) => value.fmt(f),
+            Self::Span(value) => value.fmt(f),
+        }
+    }
+}
+
+/// A setting as a user sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettingView {
+    pub name: String,
+    pub value: String,
+    pub default_value: String,
+    /// True: nobody has set it, `value` is the default.
+    pub is_default: bool,
+    pub description: String,
+    /// The etag; nothing if nobody has ever set it.
+    pub updated: Option<Revision>,
+}
+
+/// One setting that exists, what it may hold and what it holds if nobody says otherwise.
+#[derive(Debug)]
+pub(crate) struct Definition {
+    pub(crate) name: &'static str,
+    pub(crate) description: &'static str,
+    kind: Kind,
+    since: RulesVersion,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Bool { default: bool },
+    Count { default: u64, min: u64, max: u64 },
+    Span { default: Span, min: Span, max: Span },
+}
+
+pub(crate) const REQUEST_WINDOW: Definition = Definition {
+    name: "request_window",
+    description: "How long a request id is remembered, so that a retry is not taken for a second request.",
+    kind: Kind::Span { default: Span::from_mins(10), min: Span::from_mins(1), max: Span::from_days(1) },
+    since: RulesVersion(1),
+};
+
+pub(crate) const REQUEST_WINDOW_COUNT: Definition = Definition {
+    name: "request_window_count",
+    description: "How many request ids are remembered at most; the oldest go first.",
+    // A remembered answer is some 200 bytes of memory and snapshot on every node.
+    kind: Kind::Count { default: 200_000, min: 100, max: 2_000_000 },
+    since: RulesVersion(1),
+};
+
+const ENABLE_AUTO_SCALING: Definition = Definition {
+    name: "enable_auto_scaling",
+    description: "The feature as a whole: while off, strategies are refused and nothing is evaluated.",
+    kind: Kind::Bool { default: false },
+    since: RulesVersion(1),
+};
+
+const AUTO_SCALING_ENABLED: Definition = Definition {
+    name: "auto_scaling_enabled",
+    description: "The kill switch: while off, decisions are made and recorded but not carried out.",
+    kind: Kind::Bool { default: true },
+    since: RulesVersion(1),
+};
+
+const AUTO_SCALING_ACTION_RETENTION: Definition = Definition {
+    name: "auto_scaling_action_retention",
+    description: "How long settled actions and past decisions are kept.",
+    kind: Kind::Span { default: Span::from_days(7), min: Span::from_hours(1), max: Span::from_days(3650) },
+    since: RulesVersion(1),
+};
+
+/// In the order in which they are listed.
+const DEFINITIONS: &[Definition] =
+    &[AUTO_SCALING_ACTION_RETENTION, AUTO_SCALING_ENABLED, ENABLE_AUTO_SCALING, REQUEST_WINDOW, REQUEST_WINDOW_COUNT];
+
+impl Definition {
+    fn default(&self) -> SettingValue {
+        match self.kind {
+            Kind::Bool { default } => SettingValue::Bool(default),
+            Kind::Count { default, .. } => SettingValue::Count(default),
+            Kind::Span { default, .. } => SettingValue::Span(default),
+        }
+    }
+
+    fn allows(&self, value: SettingValue) -> bool {
+        match (&self.kind, value) {
+            (Kind::Bool { .. }, SettingValue::Bool(_)) => true,
+            (Kind::Count { min, max, .. }, SettingValue::Count(value)) => (*min..=*max).contains(&value),
+            (Kind::Span { min, max, .. }, SettingValue::Span(value)) => (*min..=*max).contains(&value),
+            _ => false,
+        }
+    }
+
+    fn parse(&self, text: &str) -> Option<SettingValue> {
+        let text = text.trim();
+        let value = match self.kind {
+            Kind::Bool { .. } => SettingValue::Bool(match text.to_ascii_lowercase().as_str() {
+                "true" | "on" | "yes" | "1" => true,
+                "false" | "off" | "no" | "0" => false,
+                _ => return None,
+            }),
+            Kind::Count { .. } => SettingValue::Count(text.parse().ok()?),
+            Kind::Span { .. } => SettingValue::Span(text.parse().ok()?),
+        };
+        self.allows(value).then_some(value)
+    }
+
+    fn expected(&self) -> String {
+        match self.kind {
+            Kind::Bool { .. } => "true or false".to_owned(),
+            Kind::Count { min, max, .. } => format!("a whole number between {min} and {max}"),
+            Kind::Span { min, max, .. } => {
+                format!("a duration between {min} and {max}, as in 30s, 10 minutes, 1h30m or 7 days")
+            }
+        }
+    }
+}
+
+fn definition(name: &str) -> Option<&'static Definition> {
+    DEFINITIONS.iter().find(|definition| definition.name == name)
+}
+
+/// How a setting with this value looks; nothing if there is no such setting.
+pub(crate) fn view(name: &str, value: Option<SettingValue>, updated: Option<Revision>) -> Option<SettingView> {
+    let definition = definition(name)?;
+    Some(SettingView {
+        name: definition.name.to_owned(),
+        value: value.unwrap_or(definition.default()).to_string(),
+        default_value: definition.default().to_string(),
+        is_default: value.is_none(),
+        description: definition.description.to_owned(),
+        updated,
+    })
+}
+
+/// What somebody has set. A row stays when its setting is reset: the etag must not go back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SettingRow {
+    pub(crate) value: Option<SettingValue>,
+    pub(crate) updated: Revision,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Settings {
+    rows: Table<Key, SettingRow>,
+}
+
+impl Settings {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (&str, &SettingRow)> {
+        self.rows.iter().map(|(name, row)| (name.as_ref(), row))
+    }
+
+    pub(crate) fn last_name(&self) -> Option<&str> {
+        self.rows.get_max().map(|(name, _)| name.as_ref())
+    }
+
+    pub(crate) fn row(&self, name: &str) -> Option<&SettingRow> {
+        self.rows.get(name)
+    }
+
+    pub(crate) fn put(&mut self, name: &str, row: SettingRow) {
+        self.rows.insert(name.into(), row);
+    }
+
+    pub(crate) fn view(&self, rules: RulesVersion, name: &str) -> Option<SettingView> {
+        definition(name).filter(|definition| definition.since <= rules)?;
+        let row = self.rows.get(name);
+        view(name, row.and_then(|row| row.value), row.map(|row| row.updated))
+    }
+
+    pub(crate) fn views(&self, rules: RulesVersion) -> Vec<SettingView> {
+        DEFINITIONS.iter().filter_map(|definition| self.view(rules, definition.name)).collect()
+    }
+
+    fn value(&self, definition: &Definition) -> SettingValue {
+        self.rows.get(definition.name).and_then(|row| row.value).unwrap_or(definition.default())
+    }
+
+    /// `definition` must be one of a length of time.
+    pub(crate) fn span(&self, definition: &Definition) -> Span {
+        match self.value(definition) {
+            SettingValue::Span(span) => span,
+            other => unreachable!("{} holds {other:?}, which neither decide nor decode lets in", definition.name),
+        }
+    }
+
+    /// `definition` must be one of a count.
+    pub(crate) fn count(&self, definition: &Definition) -> u64 {
+        match self.value(definition) {
+            SettingValue::Count(count) => count,
+            other => unreachable!("{} holds {other:?}, which neither decide nor decode lets in", definition.name),
+        }
+    }
+}
+
+/// Whether a setting of this name can hold this value under these rules: what arrives in a backup was not decided here.
+pub(crate) fn is_possible(rules: RulesVersion, name: &str, value: Option<SettingValue>) -> bool {
+    definition(name)
+        .filter(|definition| definition.since <= rules)
+        .is_some_and(|definition| value.is_none_or(|value| definition.allows(value)))
+}
+
+pub(crate) fn set(
+    settings: &Settings,
+    rules: RulesVersion,
+    at: Moment,
+    name: &str,
+    value: &str,
+    etag: Option<Revision>,
+) -> Result<Vec<Event>, Rejection> {
+    let definition = existing(rules, name)?;
+    let row = settings.row(name);
+    check_etag(|| ResourceName::setting(name), etag, row.map(|row| row.updated))?;
+    let Some(parsed) = definition.parse(value) else {
+        return Err(Rejection::InvalidSetting {
+            name: name.to_owned(),
+            value: shortened(value),
+            expected: definition.expected(),
+        });
+    };
+    if row.and_then(|row| row.value) == Some(parsed) {
+        return Ok(vec![]);
+    }
+    Ok(vec![Event::SettingSet { name: name.to_owned(), value: parsed, updated: at.revision() }])
+}
+
+pub(crate) fn reset(
+    settings: &Settings,
+    rules: RulesVersion,
+    at: Moment,
+    name: &str,
+    etag: Option<Revision>,
+) -> Result<Vec<Event>, Rejection> {
+    existing(rules, name)?;
+    let row = settings.row(name);
+    check_etag(|| ResourceName::setting(name), etag, row.map(|row| row.updated))?;
+    if row.is_none_or(|row| row.value.is_none()) {
+        return Ok(vec![]);
+    }
+    Ok(vec![Event::SettingReset { name: name.to_owned(), updated: at.revision() }])
+}
+
+fn existing(rules: RulesVersion, name: &str) -> Result<&'static Definition, Rejection> {
+    definition(name)
+        .filter(|definition| definition.since <= rules)
+        .ok_or_else(|| Rejection::UnknownSetting { name: shortened(name), close: close_names(rules, name) })
+}
+
+/// Known names that somebody may have meant, the closest first.
+fn close_names(rules: RulesVersion, name: &str) -> Vec<String> {
+    // A name much longer than any of ours is no slip of the finger, and comparing takes time with its length.
+    const NAME_BYTES_MAX: usize = 64;
+    const CLOSE_MAX: usize = 3;
+    if name.len() > NAME_BYTES_MAX {
+        return vec![];
+    }
+    let name = name.to_ascii_lowercase().replace('-', "_");
+    let mut close: Vec<(usize, &str)> = DEFINITIONS
+        .iter()
+        .filter(|definition| definition.since <= rules)
+        .map(|definition| (strsim::damerau_levenshtein(&name, definition.name), definition.name))
+        .filter(|(distance, known)| *distance <= known.len() / 3)
+        .collect();
+    close.sort_unstable();
+    close.into_iter().take(CLOSE_MAX).map(|(_, known)| known.to_owned()).collect()
+}

@@ -1,0 +1,215 @@
+//! A state as bytes: the body of a snapshot and of a backup.
+//!
+//! Rows in frames, table by table, in the order of their keys. Equal states give equal bytes. What is read back is
+//! checked as if it came from a stranger (a backup does), so no sequence of bytes yields a state that `apply` could not
+//! have reached in its tables' own terms: unique names and ranks, settings in their bounds, chunks without gaps.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::encoding::{Decoder, Encoder};
+use crate::nodes::{Leader, Nodes};
+use crate::requests::{Remembered, Requests};
+use crate::restore::{RESTORE_BYTES_MAX, Staging, StagingHead};
+use crate::settings::{self, SettingRow};
+use crate::{
+    Blob, Cluster, DecodeError, Hash, LogIndex, RULES_VERSION_MAX, RequestId, RulesVersion, Size, State, Time,
+    clusters, sizes,
+};
+
+const STATE_FORMAT: u16 = 1;
+
+/// The tables by their numbers, in the order in which they are written. A number is never given to another table; a table
+/// that is not there is empty, so a state from before a table existed is read as it was.
+mod table {
+    pub(super) const HEAD: u16 = 1;
+    pub(super) const CHECKPOINT: u16 = 2;
+    pub(super) const SIZE: u16 = 10;
+    pub(super) const CLUSTER: u16 = 20;
+    pub(super) const SETTING: u16 = 30;
+    pub(super) const STAGING: u16 = 40;
+    pub(super) const STAGING_CHUNK: u16 = 41;
+    pub(super) const REQUEST: u16 = 50;
+}
+
+/// What there is one of. The only row of its table, and the first.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    applied: LogIndex,
+    hash: Hash,
+    now: Time,
+    rules: RulesVersion,
+    incarnation: u64,
+    leader: Option<Leader>,
+    nodes: Nodes,
+    requests_floor: Time,
+}
+
+impl State {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Encoder::with_format(STATE_FORMAT);
+        let head = Head {
+            applied: self.applied,
+            hash: self.hash,
+            now: self.now,
+            rules: self.rules,
+            incarnation: self.incarnation,
+            leader: self.leader,
+            nodes: self.nodes,
+            requests_floor: self.requests.floor(),
+        };
+        row(&mut out, table::HEAD, &head);
+        for checkpoint in &self.checkpoints {
+            row(&mut out, table::CHECKPOINT, &checkpoint);
+        }
+        for size in self.sizes.ladder() {
+            row(&mut out, table::SIZE, size);
+        }
+        for cluster in self.clusters.after(None) {
+            row(&mut out, table::CLUSTER, cluster);
+        }
+        for setting in self.settings.rows() {
+            row(&mut out, table::SETTING, &setting);
+        }
+        if let Some(staging) = &self.restore {
+            row(&mut out, table::STAGING, &staging.head);
+            for chunk in &staging.chunks {
+                row(&mut out, table::STAGING_CHUNK, &chunk);
+            }
+        }
+        for request in self.requests.rows() {
+            row(&mut out, table::REQUEST, &request);
+        }
+        out.into_bytes()
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut from = Decoder::with_format("state", STATE_FORMAT, bytes)?;
+        let mut reading = Reading { state: Self::new(), last: None };
+        while !from.is_empty() {
+            let (table, mut row) = from.frame("table of a state")?;
+            reading.row(table, &mut row)?;
+            row.finish()?;
+        }
+        from.finish()?;
+        reading.finish()
+    }
+}
+
+fn row<T: Serialize>(out: &mut Encoder, table: u16, value: &T) {
+    out.frame(table, |body| body.put(value));
+}
+
+/// A state that is being read, row by row.
+struct Reading {
+    state: State,
+    last: Option<u16>,
+}
+
+impl Reading {
+    fn row(&mut self, table: u16, row: &mut Decoder<'_>) -> Result<(), DecodeError> {
+        let in_order = match self.last {
+            None => table == table::HEAD,
+            Some(last) => table >= last && table != table::HEAD,
+        };
+        check(in_order, || format!("a row of table {table} after {:?}", self.last))?;
+        self.last = Some(table);
+        match table {
+            table::HEAD => self.head(&row.take()?),
+            table::CHECKPOINT => self.checkpoint(row.take()?),
+            table::SIZE => self.size(&row.take()?),
+            table::CLUSTER => self.cluster(&row.take()?),
+            table::SETTING => self.setting(row.take()?),
+            table::STAGING => self.staging(row.take()?),
+            table::STAGING_CHUNK => self.chunk(row.take()?),
+            table::REQUEST => self.request(row.take()?),
+            kind => Err(DecodeError::UnknownKind { what: "table of a state", kind }),
+        }
+    }
+
+    fn head(&mut self, head: &Head) -> Result<(), DecodeError> {
+        if head.rules > RULES_VERSION_MAX {
+            return Err(DecodeError::RulesTooNew { to: head.rules.0, known: RULES_VERSION_MAX.0 });
+        }
+        self.state.applied = head.applied;
+        self.state.hash = head.hash;
+        self.state.now = head.now;
+        self.state.rules = head.rules;
+        self.state.incarnation = head.incarnation;
+        self.state.leader = head.leader;
+        self.state.nodes = head.nodes;
+        self.state.requests = Requests::with_floor(head.requests_floor);
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, (index, hash): (LogIndex, Hash)) -> Result<(), DecodeError> {
+        let ascending = self.state.checkpoints.get_max().is_none_or(|(last, _)| *last < index);
+        check(ascending && index <= self.state.applied, || format!("checkpoint {index} is out of place"))?;
+        self.state.checkpoints.insert(index, hash);
+        Ok(())
+    }
+
+    fn size(&mut self, size: &Size) -> Result<(), DecodeError> {
+        let ascending = self.state.sizes.largest().is_none_or(|last| last.rank < size.rank);
+        let fits = self.state.sizes.get(&size.name).is_none() && sizes::check(&self.state.sizes, size).is_ok();
+        check(ascending && fits, || format!("size {:?} at rank {} is impossible", size.name, size.rank))?;
+        self.state.sizes.put(size);
+        Ok(())
+    }
+
+    fn cluster(&mut self, cluster: &Cluster) -> Result<(), DecodeError> {
+        let fits = clusters::is_possible(&self.state.clusters, cluster);
+        check(fits, || format!("cluster {:?} with id {} is impossible", cluster.name, cluster.id))?;
+        self.state.clusters.put(cluster);
+        Ok(())
+    }
+
+    fn setting(&mut self, (name, row): (&str, SettingRow)) -> Result<(), DecodeError> {
+        let ascending = self.state.settings.last_name().is_none_or(|last| last < name);
+        let fits = settings::is_possible(self.state.rules, name, row.value);
+        check(ascending && fits, || format!("setting {name:?} is impossible"))?;
+        self.state.settings.put(name, row);
+        Ok(())
+    }
+
+    fn staging(&mut self, head: StagingHead) -> Result<(), DecodeError> {
+        let fits = self.state.restore.is_none() && (1..=RESTORE_BYTES_MAX).contains(&head.bytes_total);
+        check(fits, || format!("restore {} is impossible", head.restore))?;
+        let mut staging = Staging::begin(head.restore, head.bytes_total, head.hash, head.touched_at);
+        staging.head = head;
+        self.state.restore = Some(Arc::new(staging));
+        Ok(())
+    }
+
+    fn chunk(&mut self, (offset, bytes): (u64, Blob)) -> Result<(), DecodeError> {
+        let staging = self.state.restore.as_mut().map(Arc::make_mut);
+        let fits = staging.as_ref().is_some_and(|staging| {
+            let left = staging.head.bytes_total - staging.received();
+            offset == staging.received() && (1..=left).contains(&(bytes.len() as u64))
+        });
+        check(fits, || format!("the chunk of a restore at {offset} is out of place"))?;
+        if let Some(staging) = staging {
+            staging.chunks.insert(offset, bytes);
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, (id, remembered): (RequestId, Remembered)) -> Result<(), DecodeError> {
+        let ascending = self.state.requests.latest().is_none_or(|last| last < id);
+        check(ascending, || format!("request {id} is out of place"))?;
+        self.state.requests.remember(id, remembered);
+        Ok(())
+    }
+
+    fn finish(self) -> Result<State, DecodeError> {
+        match self.last {
+            Some(_) => Ok(self.state),
+            None => Err(DecodeError::Truncated { what: "state" }),
+        }
+    }
+}
+
+fn check(holds: bool, detail: impl FnOnce() -> String) -> Result<(), DecodeError> {
+    if holds { Ok(()) } else { Err(DecodeError::Inconsistent { what: "state", detail: detail() }) }
+}
