@@ -4,6 +4,14 @@
 //! service turns them into commands and resources of `loadline-state-machine` on the way in, and back on the way out.
 //! Not here: the services themselves, and which gRPC status an error becomes. Both are in `loadline-server`.
 
+pub mod fields;
+mod resources;
+mod writes;
+
+pub use fields::{Invalid, Violation};
+pub use resources::millis;
+pub use writes::Write;
+
 /// The generated messages, clients and servers of package `loadline.v1`.
 #[allow(missing_debug_implementations, unreachable_pub, unused_qualifications)]
 #[allow(clippy::all, clippy::pedantic)]

@@ -1,0 +1,196 @@
+//! From what the state machine keeps to what a caller sees. One way only: callers ask with requests, not with resources.
+
+use loadline_state_machine::{Answer, Cluster, Done, Resource, ResourceChange, SettingView, Size, Time};
+
+use crate::v1;
+
+impl From<&Size> for v1::Size {
+    fn from(size: &Size) -> v1::Size {
+        v1::Size {
+            name: size.name.clone(),
+            rank: size.rank,
+            slots: size.slots,
+            price_micros_per_hour: size.price_micros_per_hour,
+            etag: size.updated.to_string(),
+            create_revision: size.created.index.0,
+            update_revision: size.updated.index.0,
+        }
+    }
+}
+
+impl From<&Cluster> for v1::Cluster {
+    fn from(cluster: &Cluster) -> v1::Cluster {
+        v1::Cluster {
+            name: cluster.name.clone(),
+            id: cluster.id.to_string(),
+            etag: cluster.updated.to_string(),
+            create_revision: cluster.created.index.0,
+            update_revision: cluster.updated.index.0,
+            create_time_ms: millis(cluster.created_at),
+        }
+    }
+}
+
+impl From<&SettingView> for v1::Setting {
+    fn from(setting: &SettingView) -> v1::Setting {
+        v1::Setting {
+            name: setting.name.clone(),
+            value: setting.value.clone(),
+            default_value: setting.default_value.clone(),
+            is_default: setting.is_default,
+            description: setting.description.clone(),
+            // Nobody has ever set it: there is no event that an etag could name.
+            etag: setting.updated.map(|updated| updated.to_string()).unwrap_or_default(),
+            update_revision: setting.updated.map_or(0, |updated| updated.index.0),
+        }
+    }
+}
+
+impl From<&Size> for v1::Resource {
+    fn from(size: &Size) -> v1::Resource {
+        v1::Resource { resource: Some(v1::resource::Resource::Size(size.into())) }
+    }
+}
+
+impl From<&Cluster> for v1::Resource {
+    fn from(cluster: &Cluster) -> v1::Resource {
+        v1::Resource { resource: Some(v1::resource::Resource::Cluster(cluster.into())) }
+    }
+}
+
+impl From<&SettingView> for v1::Resource {
+    fn from(setting: &SettingView) -> v1::Resource {
+        v1::Resource { resource: Some(v1::resource::Resource::Setting(setting.into())) }
+    }
+}
+
+impl From<&Resource> for v1::Resource {
+    fn from(resource: &Resource) -> v1::Resource {
+        match resource {
+            Resource::Size(size) => size.into(),
+            Resource::Cluster(cluster) => cluster.into(),
+            Resource::Setting(setting) => setting.into(),
+        }
+    }
+}
+
+impl From<&ResourceChange> for v1::ResourceChange {
+    fn from(change: &ResourceChange) -> v1::ResourceChange {
+        v1::ResourceChange { name: change.name.to_string(), resource: change.resource.as_ref().map(Into::into) }
+    }
+}
+
+impl From<&Done> for v1::WriteResult {
+    fn from(done: &Done) -> v1::WriteResult {
+        let resource = match &done.answer {
+            Answer::Size(size) => Some(size.into()),
+            Answer::Cluster(cluster) => Some(cluster.into()),
+            Answer::Setting(setting) => Some(setting.into()),
+            // Nothing is left of what was deleted, and the rest is not the answer to any write of a caller.
+            Answer::Nothing
+            | Answer::Node(_)
+            | Answer::Epoch(_)
+            | Answer::Restored { .. }
+            | Answer::Restoring { .. } => None,
+        };
+        v1::WriteResult { resource, changed: done.changed }
+    }
+}
+
+/// Milliseconds since 1970, as the wire has them.
+pub fn millis(time: Time) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_state_machine::{ClusterId, LogIndex, ResourceName, Revision};
+
+    use super::*;
+
+    fn revision(index: u64, ordinal: u32) -> Revision {
+        Revision { index: LogIndex(index), ordinal }
+    }
+
+    fn cluster() -> Cluster {
+        Cluster {
+            id: ClusterId { index: LogIndex(7), ordinal: 1 },
+            name: "demo".to_owned(),
+            created: revision(7, 1),
+            updated: revision(9, 0),
+            created_at: Time::from_millis(1_700_000_000_000),
+        }
+    }
+
+    #[test]
+    fn a_size_shows_all_it_has() {
+        let size = Size {
+            name: "100cc".to_owned(),
+            rank: 10,
+            slots: 4,
+            price_micros_per_hour: 250_000,
+            created: revision(5, 0),
+            updated: revision(6, 2),
+        };
+        let expected = v1::Size {
+            name: "100cc".to_owned(),
+            rank: 10,
+            slots: 4,
+            price_micros_per_hour: 250_000,
+            etag: "6.2".to_owned(),
+            create_revision: 5,
+            update_revision: 6,
+        };
+        assert_eq!(v1::Size::from(&size), expected);
+    }
+
+    #[test]
+    fn a_cluster_keeps_its_id_and_its_time() {
+        let expected = v1::Cluster {
+            name: "demo".to_owned(),
+            id: "c7.1".to_owned(),
+            etag: "9.0".to_owned(),
+            create_revision: 7,
+            update_revision: 9,
+            create_time_ms: 1_700_000_000_000,
+        };
+        assert_eq!(v1::Cluster::from(&cluster()), expected);
+    }
+
+    #[test]
+    fn a_setting_that_nobody_set_has_no_etag() {
+        let mut setting = SettingView {
+            name: "request_window".to_owned(),
+            value: "10m".to_owned(),
+            default_value: "10m".to_owned(),
+            is_default: true,
+            description: "How long.".to_owned(),
+            updated: None,
+        };
+        let shown = v1::Setting::from(&setting);
+        assert_eq!((shown.etag.as_str(), shown.update_revision, shown.is_default), ("", 0, true));
+        setting.updated = Some(revision(3, 0));
+        let shown = v1::Setting::from(&setting);
+        assert_eq!((shown.etag.as_str(), shown.update_revision), ("3.0", 3));
+    }
+
+    #[test]
+    fn what_is_gone_has_a_name_and_nothing_else() {
+        let gone = ResourceChange { name: ResourceName::cluster("demo"), resource: None };
+        assert_eq!(
+            v1::ResourceChange::from(&gone),
+            v1::ResourceChange { name: "clusters/demo".to_owned(), resource: None }
+        );
+        let put = ResourceChange { name: ResourceName::cluster("demo"), resource: Some(Resource::Cluster(cluster())) };
+        assert_eq!(v1::ResourceChange::from(&put).resource, Some(v1::Resource::from(&cluster())));
+    }
+
+    #[test]
+    fn a_write_shows_what_it_left_behind() {
+        let kept = Done { changed: true, answer: Answer::Cluster(cluster()) };
+        let expected = v1::WriteResult { resource: Some((&cluster()).into()), changed: true };
+        assert_eq!(v1::WriteResult::from(&kept), expected);
+        let gone = Done { changed: false, answer: Answer::Nothing };
+        assert_eq!(v1::WriteResult::from(&gone), v1::WriteResult { resource: None, changed: false });
+    }
+}

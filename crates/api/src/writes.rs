@@ -1,0 +1,370 @@
+//! From the requests of a caller to commands of the state machine.
+//!
+//! Checked here is only what has no meaning at all: a missing part, an id or an etag that cannot be one. Whether a name is
+//! good or a number in bounds is decided by the state machine alone; [`Write::field`] translates its answer back into the
+//! caller's words.
+
+use loadline_state_machine::{Command, RequestId, ResourceKind};
+
+use crate::fields::{self, Findings, Invalid};
+use crate::v1::{self, change::Change};
+
+/// What one call asks to be written: all of it at one revision, or nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// Absent only with `validate_only`, which leaves nothing behind that a retry could repeat.
+    pub request_id: Option<RequestId>,
+    pub validate_only: bool,
+    pub commands: Vec<Command>,
+    /// How the caller calls the fields of each command.
+    paths: Vec<Path>,
+}
+
+/// Where the fields of one command stand in the request message.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Path {
+    /// `changes[2].create_size.` in a transaction, otherwise nothing.
+    step: String,
+    /// `size.` where the command's fields are those of a resource.
+    resource: &'static str,
+}
+
+impl Path {
+    fn of(&self, field: &str) -> String {
+        format!("{}{}{field}", self.step, self.resource)
+    }
+}
+
+impl Write {
+    pub fn create_size(request: v1::CreateSizeRequest) -> Result<Write, Invalid> {
+        Write::single(request.options.clone(), Change::CreateSize(request))
+    }
+
+    pub fn update_size(request: v1::UpdateSizeRequest) -> Result<Write, Invalid> {
+        Write::single(request.options.clone(), Change::UpdateSize(request))
+    }
+
+    pub fn create_cluster(request: v1::CreateClusterRequest) -> Result<Write, Invalid> {
+        Write::single(request.options.clone(), Change::CreateCluster(request))
+    }
+
+    pub fn rename_cluster(request: v1::RenameClusterRequest) -> Result<Write, Invalid> {
+        Write::single(request.options.clone(), Change::RenameCluster(request))
+    }
+
+    pub fn set_setting(request: v1::SetSettingRequest) -> Result<Write, Invalid> {
+        Write::single(request.options.clone(), Change::SetSetting(request))
+    }
+
+    pub fn delete(kind: ResourceKind, request: v1::DeleteRequest) -> Result<Write, Invalid> {
+        let options = request.options.clone();
+        let change = match kind {
+            ResourceKind::Size => Change::DeleteSize(request),
+            ResourceKind::Cluster => Change::DeleteCluster(request),
+            ResourceKind::Setting => Change::DeleteSetting(request),
+        };
+        Write::single(options, change)
+    }
+
+    pub fn transact(request: v1::TransactRequest) -> Result<Write, Invalid> {
+        let mut findings = Findings::default();
+        let mut steps = Vec::new();
+        for (number, change) in request.changes.into_iter().enumerate() {
+            match change.change {
+                None => findings.add(format!("changes[{number}]"), "is empty: say what is to change"),
+                Some(change) => {
+                    let step = format!("changes[{number}].{}.", name_of(&change));
+                    steps.push((change, step));
+                }
+            }
+        }
+        Write::of(request.options, steps, findings)
+    }
+
+    fn single(options: Option<v1::WriteOptions>, change: Change) -> Result<Write, Invalid> {
+        Write::of(options, vec![(change, String::new())], Findings::default())
+    }
+
+    fn of(
+        options: Option<v1::WriteOptions>,
+        steps: Vec<(Change, String)>,
+        mut findings: Findings,
+    ) -> Result<Write, Invalid> {
+        let options = options.unwrap_or_default();
+        let optional = options.validate_only && options.request_id.is_empty();
+        let request_id =
+            (!optional).then(|| findings.take(fields::request_id("options.request_id", &options.request_id))).flatten();
+        let (mut commands, mut paths) = (Vec::new(), Vec::new());
+        for (change, step) in steps {
+            let path = Path { step, resource: resource_of(&change) };
+            commands.extend(command(change, &path, &mut findings));
+            paths.push(path);
+        }
+        findings.into_result(Some(Write { request_id, validate_only: options.validate_only, commands, paths }))
+    }
+
+    /// How the caller calls a field that the state machine found fault with, in the command with this number.
+    pub fn field(&self, ordinal: u32, field: &str) -> String {
+        match field {
+            // About the request as a whole.
+            "request_id" => return "options.request_id".to_owned(),
+            "commands" => return "changes".to_owned(),
+            _ => {}
+        }
+        let number = usize::try_from(ordinal).unwrap_or(usize::MAX);
+        let Some((command, path)) = self.commands.get(number).zip(self.paths.get(number)) else {
+            return field.to_owned();
+        };
+        match (command, field) {
+            (Command::RenameCluster { .. }, "to") => path.of("new_name"),
+            _ => path.of(field),
+        }
+    }
+}
+
+fn name_of(change: &Change) -> &'static str {
+    match change {
+        Change::CreateSize(_) => "create_size",
+        Change::UpdateSize(_) => "update_size",
+        Change::DeleteSize(_) => "delete_size",
+        Change::CreateCluster(_) => "create_cluster",
+        Change::RenameCluster(_) => "rename_cluster",
+        Change::DeleteCluster(_) => "delete_cluster",
+        Change::SetSetting(_) => "set_setting",
+        Change::DeleteSetting(_) => "delete_setting",
+    }
+}
+
+fn resource_of(change: &Change) -> &'static str {
+    match change {
+        Change::CreateSize(_) => "size.",
+        Change::CreateCluster(_) => "cluster.",
+        _ => "",
+    }
+}
+
+fn command(change: Change, path: &Path, findings: &mut Findings) -> Option<Command> {
+    let mut etag = |text: &str| findings.take(fields::etag(&path.of("etag"), text));
+    Some(match change {
+        Change::CreateSize(request) => {
+            let Some(size) = request.size else {
+                findings.add(format!("{}size", path.step), "is required: the size to create");
+                return None;
+            };
+            Command::CreateSize {
+                name: size.name,
+                // The wire cannot tell 0 from nothing, and no size has rank 0.
+                rank: (size.rank != 0).then_some(size.rank),
+                slots: size.slots,
+                price_micros_per_hour: size.price_micros_per_hour,
+            }
+        }
+        Change::UpdateSize(request) => Command::ChangeSize {
+            etag: etag(&request.etag)?,
+            name: request.name,
+            rank: request.rank,
+            slots: request.slots,
+            price_micros_per_hour: request.price_micros_per_hour,
+        },
+        Change::DeleteSize(request) => {
+            Command::DropSize { etag: etag(&request.etag)?, name: request.name, allow_missing: request.allow_missing }
+        }
+        Change::CreateCluster(request) => {
+            let Some(cluster) = request.cluster else {
+                findings.add(format!("{}cluster", path.step), "is required: the cluster to create");
+                return None;
+            };
+            Command::CreateCluster { name: cluster.name }
+        }
+        Change::RenameCluster(request) => {
+            Command::RenameCluster { etag: etag(&request.etag)?, name: request.name, to: request.new_name }
+        }
+        Change::DeleteCluster(request) => Command::DropCluster {
+            etag: etag(&request.etag)?,
+            name: request.name,
+            allow_missing: request.allow_missing,
+        },
+        Change::SetSetting(request) => {
+            Command::SetSetting { etag: etag(&request.etag)?, name: request.name, value: request.value }
+        }
+        // A setting that exists is never missing, and one that does not exist is a typo: `allow_missing` has no say.
+        Change::DeleteSetting(request) => Command::ResetSetting { etag: etag(&request.etag)?, name: request.name },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_state_machine::{LogIndex, Revision};
+
+    use super::*;
+
+    const ID: &str = "019a7f3e-0000-7000-8000-000000000001";
+
+    fn options() -> Option<v1::WriteOptions> {
+        Some(v1::WriteOptions { request_id: ID.to_owned(), validate_only: false })
+    }
+
+    fn size() -> v1::Size {
+        v1::Size { name: "100cc".to_owned(), rank: 10, slots: 4, price_micros_per_hour: 250_000, ..v1::Size::default() }
+    }
+
+    fn delete(etag: &str) -> v1::DeleteRequest {
+        v1::DeleteRequest { options: options(), name: "x".to_owned(), etag: etag.to_owned(), allow_missing: true }
+    }
+
+    fn etag() -> Option<Revision> {
+        Some(Revision { index: LogIndex(412), ordinal: 3 })
+    }
+
+    /// One change becomes exactly this command, alone and as a step of a transaction.
+    #[track_caller]
+    fn check(alone: Result<Write, Invalid>, change: Change, command: Command) {
+        let alone = alone.unwrap();
+        assert_eq!(alone.request_id.unwrap().to_string(), ID);
+        assert!(!alone.validate_only);
+        assert_eq!(alone.commands, [command]);
+        let request = v1::TransactRequest { options: options(), changes: vec![v1::Change { change: Some(change) }] };
+        assert_eq!(Write::transact(request).unwrap().commands, alone.commands);
+    }
+
+    #[test]
+    fn every_change_becomes_its_command() {
+        let create = v1::CreateSizeRequest { options: options(), size: Some(size()) };
+        check(
+            Write::create_size(create.clone()),
+            Change::CreateSize(create),
+            Command::CreateSize { name: "100cc".to_owned(), rank: Some(10), slots: 4, price_micros_per_hour: 250_000 },
+        );
+        let update = v1::UpdateSizeRequest {
+            options: options(),
+            name: "100cc".to_owned(),
+            slots: Some(0),
+            etag: "412.3".to_owned(),
+            ..v1::UpdateSizeRequest::default()
+        };
+        check(
+            Write::update_size(update.clone()),
+            Change::UpdateSize(update),
+            Command::ChangeSize {
+                name: "100cc".to_owned(),
+                rank: None,
+                slots: Some(0),
+                price_micros_per_hour: None,
+                etag: etag(),
+            },
+        );
+        let create = v1::CreateClusterRequest {
+            options: options(),
+            cluster: Some(v1::Cluster { name: "demo".to_owned(), ..v1::Cluster::default() }),
+        };
+        check(
+            Write::create_cluster(create.clone()),
+            Change::CreateCluster(create),
+            Command::CreateCluster { name: "demo".to_owned() },
+        );
+        let rename = v1::RenameClusterRequest {
+            options: options(),
+            name: "a".to_owned(),
+            new_name: "b".to_owned(),
+            etag: String::new(),
+        };
+        check(
+            Write::rename_cluster(rename.clone()),
+            Change::RenameCluster(rename),
+            Command::RenameCluster { name: "a".to_owned(), to: "b".to_owned(), etag: None },
+        );
+        let set = v1::SetSettingRequest {
+            options: options(),
+            name: "s".to_owned(),
+            value: "1".to_owned(),
+            etag: "412.3".to_owned(),
+        };
+        check(
+            Write::set_setting(set.clone()),
+            Change::SetSetting(set),
+            Command::SetSetting { name: "s".to_owned(), value: "1".to_owned(), etag: etag() },
+        );
+        check(
+            Write::delete(ResourceKind::Size, delete("412.3")),
+            Change::DeleteSize(delete("412.3")),
+            Command::DropSize { name: "x".to_owned(), etag: etag(), allow_missing: true },
+        );
+        check(
+            Write::delete(ResourceKind::Cluster, delete("")),
+            Change::DeleteCluster(delete("")),
+            Command::DropCluster { name: "x".to_owned(), etag: None, allow_missing: true },
+        );
+        check(
+            Write::delete(ResourceKind::Setting, delete("412.3")),
+            Change::DeleteSetting(delete("412.3")),
+            Command::ResetSetting { name: "x".to_owned(), etag: etag() },
+        );
+    }
+
+    #[test]
+    fn rank_zero_on_create_means_none_given() {
+        let request = v1::CreateSizeRequest { options: options(), size: Some(v1::Size { rank: 0, ..size() }) };
+        let write = Write::create_size(request).unwrap();
+        assert!(matches!(write.commands[0], Command::CreateSize { rank: None, .. }));
+    }
+
+    #[test]
+    fn only_validation_goes_without_a_request_id() {
+        let with = |validate_only, request_id: &str| {
+            let options = Some(v1::WriteOptions { request_id: request_id.to_owned(), validate_only });
+            Write::delete(ResourceKind::Size, v1::DeleteRequest { options, ..delete("") })
+        };
+        assert_eq!(with(true, "").unwrap().request_id, None);
+        assert!(with(true, ID).unwrap().request_id.is_some());
+        assert!(with(true, "x").is_err());
+        assert_eq!(with(false, "").unwrap_err().violations[0].field, "options.request_id");
+        let none = v1::DeleteRequest { options: None, ..delete("") };
+        assert!(Write::delete(ResourceKind::Size, none).is_err());
+    }
+
+    #[test]
+    fn everything_wrong_with_a_transaction_is_said_at_once_and_precisely() {
+        let request = v1::TransactRequest {
+            options: None,
+            changes: vec![
+                v1::Change { change: Some(Change::CreateSize(v1::CreateSizeRequest::default())) },
+                v1::Change { change: None },
+                v1::Change { change: Some(Change::DeleteCluster(delete("yesterday"))) },
+                v1::Change { change: Some(Change::CreateCluster(v1::CreateClusterRequest::default())) },
+            ],
+        };
+        let invalid = Write::transact(request).unwrap_err();
+        let fields: Vec<&str> = invalid.violations.iter().map(|violation| violation.field.as_str()).collect();
+        assert_eq!(
+            fields,
+            [
+                "changes[1]",
+                "options.request_id",
+                "changes[0].create_size.size",
+                "changes[2].delete_cluster.etag",
+                "changes[3].create_cluster.cluster",
+            ]
+        );
+    }
+
+    #[test]
+    fn faults_found_later_are_told_in_the_words_of_the_caller() {
+        let create = v1::CreateSizeRequest { options: options(), size: Some(size()) };
+        let rename = v1::RenameClusterRequest { options: options(), ..v1::RenameClusterRequest::default() };
+        let alone = Write::create_size(create.clone()).unwrap();
+        assert_eq!(alone.field(0, "slots"), "size.slots");
+        assert_eq!(alone.field(0, "request_id"), "options.request_id");
+        let both = Write::transact(v1::TransactRequest {
+            options: options(),
+            changes: vec![
+                v1::Change { change: Some(Change::CreateSize(create)) },
+                v1::Change { change: Some(Change::RenameCluster(rename)) },
+            ],
+        })
+        .unwrap();
+        assert_eq!(both.field(0, "slots"), "changes[0].create_size.size.slots");
+        assert_eq!(both.field(1, "to"), "changes[1].rename_cluster.new_name");
+        assert_eq!(both.field(0, "commands"), "changes");
+        assert_eq!(both.field(7, "slots"), "slots");
+    }
+}
