@@ -20,6 +20,7 @@ pub mod audit;
 mod chain;
 mod clusters;
 mod command;
+mod configuration;
 mod decide;
 mod encoding;
 mod entry;
@@ -34,10 +35,13 @@ mod requests;
 mod resource;
 mod restore;
 mod rules;
+mod scaling;
 mod settings;
+mod signals;
 mod sizes;
 mod state;
 mod state_encoding;
+mod strategies;
 mod table;
 mod time;
 
@@ -45,6 +49,10 @@ pub use apply::{Applied, COMMANDS_PER_REQUEST_MAX, apply, pass, rehearse};
 pub use chain::{CHECKPOINT_EVERY, CHECKPOINTS_KEPT};
 pub use clusters::Cluster;
 pub use command::Command;
+pub use configuration::options::{
+    CONFIG_VERSION, OptionDefinition, OptionKind, OptionValue, Options, option_definition, option_definitions,
+};
+pub use configuration::{Approval, Configuration, ConfigurationProblem, ReplicaScope, Rule, StrategyKind};
 pub use encoding::{Blob, DecodeError};
 pub use entry::{Entry, Request, Sealed};
 pub use event::{AbortReason, Cause, Event, decode_caused_events, decode_events};
@@ -55,7 +63,19 @@ pub use rejection::{Field, NameProblem, Rejection, RejectionClass};
 pub use resource::{Resource, ResourceChange, ResourceKind, ResourceName, resource_changes};
 pub use restore::{RESTORE_BYTES_MAX, RESTORE_CHUNK_BYTES_MAX};
 pub use rules::RULES_VERSION_MAX;
+pub use scaling::decisions::{Brake, Conclusion, Decision, Held, Shadow};
+pub use scaling::ids::{ActionId, OperationId, StrategyId};
+pub use scaling::plan::{Planned, Step};
+pub use scaling::what_if::{
+    PlanActivity, PlanCrashes, PlanError, PlanHydration, PlanInput, PlanOutput, PlanReplica, PlanStrategy, plan,
+};
 pub use settings::{SettingValue, SettingView};
+pub use signals::replica::{Crash, CrashCount, Hydration, Notice, NoticeKind, Replica};
+pub use signals::{Activity, Freshness, Heard, Metric, Signals};
 pub use sizes::Size;
 pub use state::State;
+pub use strategies::chain::Stage;
+pub use strategies::desired::{Alteration, Change, ReplicaSpec};
+pub use strategies::reason::{ChangeCause, ChangesAt, Reason};
+pub use strategies::{FailedSize, Memory, STRATEGY_STATE_VERSION, StrategyState};
 pub use time::{ParseSpanError, Span, Time};

@@ -1,0 +1,426 @@
+//! What users configure: strategies, what each is about and which clusters it is for.
+//!
+//! - Here: what a strategy's options mean together, and what is wrong with them if they mean nothing.
+//! - [`options`]: which options there are and how they are stored.
+//! - [`like`]: patterns of cluster names.
+//! - [`stored`]: the strategies there are, and which of them rules a cluster.
+//! - [`commands`]: how they are created, changed and dropped.
+//!
+//! Not here: what a strategy decides (`strategies`).
+
+pub(crate) mod commands;
+pub(crate) mod like;
+pub(crate) mod options;
+pub(crate) mod stored;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::ParseIdError;
+use crate::names::shortened;
+use crate::table::Key;
+use crate::{NameProblem, Span};
+use options::{
+    CONFIG_VERSION, COUNT_MAX, OptionDefinition, OptionKind, OptionValue, Options, SECONDS_MAX, option_definition,
+};
+
+/// The kinds of strategy, in the order in which they run: each sees, and may overrule, what those before it decided.
+/// New kinds go at the end here, where the place is the number in the log, and say their place in the chain in
+/// [`StrategyKind::PRIORITY_ORDER`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum StrategyKind {
+    /// Exactly one replica of a given size.
+    TargetSize,
+    /// The smallest size that carries the work.
+    ShrinkToFit,
+    /// A large replica for as long as no other is hydrated.
+    Burst,
+    /// No replicas while nobody asks anything.
+    IdleSuspend,
+}
+
+impl StrategyKind {
+    pub const PRIORITY_ORDER: [Self; Self::COUNT] =
+        [Self::TargetSize, Self::ShrinkToFit, Self::Burst, Self::IdleSuspend];
+    pub(crate) const COUNT: usize = 4;
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TargetSize => "target_size",
+            Self::ShrinkToFit => "shrink_to_fit",
+            Self::Burst => "burst",
+            Self::IdleSuspend => "idle_suspend",
+        }
+    }
+
+    /// Its place in the chain; a later one may overrule an earlier one.
+    pub fn priority(self) -> usize {
+        self.slot()
+    }
+
+    /// Where its row lies in tables with one row per kind.
+    pub(crate) fn slot(self) -> usize {
+        match self {
+            Self::TargetSize => 0,
+            Self::ShrinkToFit => 1,
+            Self::Burst => 2,
+            Self::IdleSuspend => 3,
+        }
+    }
+
+    fn cooldown_default(self) -> Span {
+        match self {
+            Self::TargetSize | Self::Burst => Span::from_secs(60),
+            Self::ShrinkToFit => Span::from_secs(120),
+            Self::IdleSuspend => Span::from_secs(300),
+        }
+    }
+}
+
+impl fmt::Display for StrategyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for StrategyKind {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::PRIORITY_ORDER.into_iter().find(|kind| kind.as_str().eq_ignore_ascii_case(text)).ok_or_else(|| {
+            ParseIdError::new("kind of strategy", text, "target_size, shrink_to_fit, burst or idle_suspend")
+        })
+    }
+}
+
+/// Which replicas a strategy may touch. It sees all of them either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReplicaScope {
+    All,
+    /// Only those that Loadline made, which it knows by their name.
+    ManagedOnly,
+}
+
+/// How names end that Loadline gives.
+pub(crate) const MANAGED_SUFFIX: &str = "_auto";
+
+pub(crate) fn is_managed(replica: &str) -> bool {
+    replica.ends_with(MANAGED_SUFFIX)
+}
+
+/// Who lets an action go ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Approval {
+    Auto,
+    Manual,
+}
+
+/// What the options of a strategy mean, every default filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Configuration {
+    pub enabled: bool,
+    pub cooldown: Span,
+    pub scope: ReplicaScope,
+    pub dry_run: bool,
+    pub approval: Approval,
+    pub rule: Rule,
+}
+
+/// What is particular to each kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rule {
+    TargetSize { size: Key, replica_name: Key },
+    ShrinkToFit { max_size: Key, min_oom_count: u64, min_crash_count: u64, crash_window: Span },
+    Burst { burst_size: Key },
+    IdleSuspend { idle_after: Span },
+}
+
+impl Rule {
+    pub fn kind(&self) -> StrategyKind {
+        match self {
+            Self::TargetSize { .. } => StrategyKind::TargetSize,
+            Self::ShrinkToFit { .. } => StrategyKind::ShrinkToFit,
+            Self::Burst { .. } => StrategyKind::Burst,
+            Self::IdleSuspend { .. } => StrategyKind::IdleSuspend,
+        }
+    }
+
+    /// The option that names a size, and the size.
+    pub(crate) fn size(&self) -> Option<(&'static str, &Key)> {
+        match self {
+            Self::TargetSize { size, .. } => Some(("size", size)),
+            Self::ShrinkToFit { max_size, .. } => Some(("max_size", max_size)),
+            Self::Burst { burst_size } => Some(("burst_size", burst_size)),
+            Self::IdleSuspend { .. } => None,
+        }
+    }
+}
+
+/// Why options mean nothing. New problems go at the end: the place is the number in stored decisions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ConfigurationProblem {
+    /// The configuration is of a version that is not known here, or says no version one could read.
+    Version,
+    UnknownOption {
+        option: String,
+    },
+    Missing {
+        option: String,
+    },
+    Invalid {
+        option: String,
+        value: String,
+    },
+    /// The size is not on the ladder, or no longer.
+    UnknownSize {
+        option: String,
+        size: String,
+    },
+    /// A strategy that may only touch `_auto` replicas cannot keep one under another name.
+    NameNotManaged {
+        name: String,
+    },
+}
+
+impl ConfigurationProblem {
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Version => "CONFIG_VERSION",
+            Self::UnknownOption { .. } => "UNKNOWN_OPTION",
+            Self::Missing { .. } => "MISSING_OPTION",
+            Self::Invalid { .. } => "INVALID_OPTION",
+            Self::UnknownSize { .. } => "UNKNOWN_SIZE",
+            Self::NameNotManaged { .. } => "NAME_NOT_MANAGED",
+        }
+    }
+
+    pub fn option(&self) -> &str {
+        match self {
+            Self::Version => options::CONFIG_VERSION_KEY,
+            Self::UnknownOption { option }
+            | Self::Missing { option }
+            | Self::Invalid { option, .. }
+            | Self::UnknownSize { option, .. } => option,
+            Self::NameNotManaged { .. } => "replica_name",
+        }
+    }
+}
+
+impl fmt::Display for ConfigurationProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version => write!(f, "config_version is not one this release knows: it knows {CONFIG_VERSION} and 0"),
+            Self::UnknownOption { option } => write!(f, "there is no option {option:?}"),
+            Self::Missing { option } => write!(f, "option {option} is required"),
+            Self::Invalid { option, value } => write!(f, "{value:?} is not a value for option {option}"),
+            Self::UnknownSize { option, size } => {
+                write!(f, "option {option} names size {size:?}, which does not exist")
+            }
+            Self::NameNotManaged { name } => {
+                write!(f, "with MANAGED_ONLY, replica_name must end in {MANAGED_SUFFIX}, and {name:?} does not")
+            }
+        }
+    }
+}
+
+impl Configuration {
+    /// What these options mean to a strategy of this kind, every default filled in.
+    pub fn read(kind: StrategyKind, options: &Options) -> Result<Self, ConfigurationProblem> {
+        let Some(CONFIG_VERSION) = options.version() else { return Err(ConfigurationProblem::Version) };
+        for (key, value) in &options.0 {
+            if key == options::CONFIG_VERSION_KEY {
+                continue;
+            }
+            let known = option_definition(kind, key)
+                .filter(|known| known.key == key)
+                .ok_or_else(|| ConfigurationProblem::UnknownOption { option: shortened(key) })?;
+            check_value(known, value)?;
+        }
+        let reader = Reader { options };
+        let configuration = Self {
+            enabled: reader.bool("enabled").unwrap_or(true),
+            cooldown: reader.span("cooldown_s").unwrap_or(kind.cooldown_default()),
+            scope: match reader.text("replica_scope") {
+                Some(scope) if scope.eq_ignore_ascii_case("MANAGED_ONLY") => ReplicaScope::ManagedOnly,
+                _ => ReplicaScope::All,
+            },
+            dry_run: reader.bool("dry_run").unwrap_or(false),
+            approval: match reader.text("approval") {
+                Some(approval) if approval.eq_ignore_ascii_case("manual") => Approval::Manual,
+                _ => Approval::Auto,
+            },
+            rule: match kind {
+                StrategyKind::TargetSize => Rule::TargetSize {
+                    size: reader.required("size")?,
+                    replica_name: reader.text("replica_name").unwrap_or("r1_auto").into(),
+                },
+                StrategyKind::ShrinkToFit => Rule::ShrinkToFit {
+                    max_size: reader.required("max_size")?,
+                    min_oom_count: reader.count("min_oom_count").unwrap_or(1),
+                    min_crash_count: reader.count("min_crash_count").unwrap_or(1),
+                    crash_window: reader.span("crash_window_s").unwrap_or(Span::from_hours(1)),
+                },
+                StrategyKind::Burst => Rule::Burst { burst_size: reader.required("burst_size")? },
+                StrategyKind::IdleSuspend => Rule::IdleSuspend {
+                    idle_after: reader.span("idle_after_s").ok_or_else(|| missing("idle_after_s"))?,
+                },
+            },
+        };
+        if let Rule::TargetSize { replica_name, .. } = &configuration.rule
+            && configuration.scope == ReplicaScope::ManagedOnly
+            && !is_managed(replica_name)
+        {
+            return Err(ConfigurationProblem::NameNotManaged { name: replica_name.to_string() });
+        }
+        Ok(configuration)
+    }
+}
+
+fn missing(option: &str) -> ConfigurationProblem {
+    ConfigurationProblem::Missing { option: option.to_owned() }
+}
+
+fn check_value(known: &OptionDefinition, value: &OptionValue) -> Result<(), ConfigurationProblem> {
+    let within = |number: i64, min: u64, max: u64| u64::try_from(number).is_ok_and(|it| (min..=max).contains(&it));
+    let fits = match (known.kind, value) {
+        (OptionKind::Seconds { min }, OptionValue::Number(number)) => within(*number, min, SECONDS_MAX),
+        (OptionKind::Count { min }, OptionValue::Number(number)) => within(*number, min, COUNT_MAX),
+        (OptionKind::Bool, OptionValue::Bool(_)) => true,
+        (OptionKind::Size | OptionKind::ReplicaName, OptionValue::Text(name)) => name_problem(name).is_none(),
+        (OptionKind::OneOf(values), OptionValue::Text(text)) => values.iter().any(|it| it.eq_ignore_ascii_case(text)),
+        _ => false,
+    };
+    if fits {
+        return Ok(());
+    }
+    Err(ConfigurationProblem::Invalid { option: known.key.to_owned(), value: shortened(&value.to_string()) })
+}
+
+fn name_problem(name: &str) -> Option<NameProblem> {
+    match crate::names::check_name(crate::Field::Value, name) {
+        Err(crate::Rejection::InvalidName { problem, .. }) => Some(problem),
+        _ => None,
+    }
+}
+
+/// Reads options that were checked one by one before.
+struct Reader<'a> {
+    options: &'a Options,
+}
+
+impl<'a> Reader<'a> {
+    fn text(&self, key: &str) -> Option<&'a str> {
+        match self.options.get(key)? {
+            OptionValue::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn required(&self, key: &str) -> Result<Key, ConfigurationProblem> {
+        self.text(key).map(Key::from).ok_or_else(|| missing(key))
+    }
+
+    fn bool(&self, key: &str) -> Option<bool> {
+        match self.options.get(key)? {
+            OptionValue::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    fn count(&self, key: &str) -> Option<u64> {
+        match self.options.get(key)? {
+            OptionValue::Number(number) => u64::try_from(*number).ok(),
+            _ => None,
+        }
+    }
+
+    fn span(&self, key: &str) -> Option<Span> {
+        self.count(key).map(Span::from_secs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(kind: StrategyKind, options: Options) -> Result<Configuration, ConfigurationProblem> {
+        Configuration::read(kind, &options)
+    }
+
+    #[test]
+    fn every_option_has_the_default_of_the_reference() {
+        let target = read(StrategyKind::TargetSize, Options::from([("size", "200cc")])).unwrap();
+        let expected = Configuration {
+            enabled: true,
+            cooldown: Span::from_secs(60),
+            scope: ReplicaScope::All,
+            dry_run: false,
+            approval: Approval::Auto,
+            rule: Rule::TargetSize { size: "200cc".into(), replica_name: "r1_auto".into() },
+        };
+        assert_eq!(target, expected);
+        let shrink = read(StrategyKind::ShrinkToFit, Options::from([("max_size", "200cc")])).unwrap();
+        let rule = Rule::ShrinkToFit {
+            max_size: "200cc".into(),
+            min_oom_count: 1,
+            min_crash_count: 1,
+            crash_window: Span::from_hours(1),
+        };
+        assert_eq!((shrink.cooldown, shrink.rule), (Span::from_secs(120), rule));
+        let burst = read(StrategyKind::Burst, Options::from([("burst_size", "200cc")])).unwrap();
+        assert_eq!(burst.cooldown, Span::from_secs(60));
+        let idle = read(StrategyKind::IdleSuspend, Options::from([("idle_after_s", 1_800)])).unwrap();
+        assert_eq!(idle.cooldown, Span::from_secs(300));
+        assert_eq!(idle.rule, Rule::IdleSuspend { idle_after: Span::from_mins(30) });
+    }
+
+    #[test]
+    fn what_is_required_must_be_there() {
+        for (kind, option) in [
+            (StrategyKind::TargetSize, "size"),
+            (StrategyKind::ShrinkToFit, "max_size"),
+            (StrategyKind::Burst, "burst_size"),
+            (StrategyKind::IdleSuspend, "idle_after_s"),
+        ] {
+            assert_eq!(read(kind, Options::default()), Err(missing(option)));
+        }
+    }
+
+    #[test]
+    fn a_value_that_makes_no_sense_is_named() {
+        let wrong = |kind, key: &str, value: OptionValue| {
+            let options = Options::from([("max_size", "x")]).with(key, value);
+            match read(kind, options) {
+                Err(problem) => problem.option().to_owned(),
+                Ok(_) => String::new(),
+            }
+        };
+        let shrink = StrategyKind::ShrinkToFit;
+        assert_eq!(wrong(shrink, "cooldown_s", (-1).into()), "cooldown_s");
+        assert_eq!(wrong(shrink, "cooldown_s", "60".into()), "cooldown_s");
+        assert_eq!(wrong(shrink, "min_oom_count", 0.into()), "min_oom_count");
+        assert_eq!(wrong(shrink, "crash_window_s", 0.into()), "crash_window_s");
+        assert_eq!(wrong(shrink, "max_size", "".into()), "max_size");
+        assert_eq!(wrong(shrink, "replica_scope", "SOME".into()), "replica_scope");
+        assert_eq!(wrong(shrink, "COOLDOWN", 1.into()), "COOLDOWN", "SQL names are not stored");
+        assert_eq!(wrong(shrink, "idle_after_s", 1.into()), "idle_after_s", "another strategy's");
+        assert_eq!(wrong(shrink, "cooldown_s", i64::MAX.into()), "cooldown_s");
+        assert_eq!(wrong(shrink, "cooldown_s", 0.into()), "", "no cooldown at all is fine");
+    }
+
+    #[test]
+    fn a_replica_that_must_not_be_touched_later_is_not_made() {
+        let options = Options::from([("size", "200cc"), ("replica_name", "main"), ("replica_scope", "MANAGED_ONLY")]);
+        let problem = ConfigurationProblem::NameNotManaged { name: "main".to_owned() };
+        assert_eq!(read(StrategyKind::TargetSize, options.clone()), Err(problem));
+        assert!(read(StrategyKind::TargetSize, options.with("replica_name", "main_auto")).is_ok());
+    }
+
+    #[test]
+    fn a_configuration_of_another_version_is_not_guessed_at() {
+        let options = Options::from([("idle_after_s", 60), ("config_version", 2)]);
+        assert_eq!(read(StrategyKind::IdleSuspend, options), Err(ConfigurationProblem::Version));
+    }
+}

@@ -1,0 +1,312 @@
+//! The options of a strategy as they are stored and shown: keys and plain values, as in the JSON of a configuration.
+//!
+//! Here is which options there are, what each may hold, and how a configuration of another version is brought up to
+//! this one. What they mean together is [`super::Configuration`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::StrategyKind;
+use crate::Span;
+
+/// The version of the option keys below.
+pub const CONFIG_VERSION: u32 = 1;
+
+/// The key under which a configuration says its version.
+pub const CONFIG_VERSION_KEY: &str = "config_version";
+
+/// What an option holds. New kinds go at the end: the place is the number in the log.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum OptionValue {
+    Text(String),
+    Number(i64),
+    Bool(bool),
+}
+
+impl fmt::Display for OptionValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => text.fmt(f),
+            Self::Number(number) => number.fmt(f),
+            Self::Bool(value) => value.fmt(f),
+        }
+    }
+}
+
+impl From<&str> for OptionValue {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<i64> for OptionValue {
+    fn from(number: i64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<i32> for OptionValue {
+    fn from(number: i32) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl From<bool> for OptionValue {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+/// Options by key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Options(pub BTreeMap<String, OptionValue>);
+
+impl Options {
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl Into<OptionValue>) -> Self {
+        self.0.insert(key.to_owned(), value.into());
+        self
+    }
+
+    pub fn get(&self, key: &str) -> Option<&OptionValue> {
+        self.0.get(key)
+    }
+
+    /// These options with `change` laid over them, and without those to be reset.
+    #[must_use]
+    pub fn changed(&self, change: &Self, reset: &[String]) -> Self {
+        let mut options = self.clone();
+        for key in reset {
+            options.0.remove(key);
+        }
+        options.0.extend(change.0.iter().map(|(key, value)| (key.clone(), value.clone())));
+        options
+    }
+
+    /// The version that the options say they have. One that says none is taken to be of this version.
+    pub(crate) fn version(&self) -> Option<u32> {
+        match self.0.get(CONFIG_VERSION_KEY) {
+            None => Some(CONFIG_VERSION),
+            Some(OptionValue::Number(number)) => u32::try_from(*number).ok(),
+            Some(_) => None,
+        }
+    }
+
+    /// Brings options of an older version up to this one. Nothing if they already are, or are of no version known here.
+    ///
+    /// Version 0 is what the command-line tool before us stored: the same meaning under other keys.
+    pub(crate) fn migrated(&self) -> Option<Self> {
+        const RENAMED: &[(&str, &str)] =
+            &[("target_size", "size"), ("burst_replica_size", "burst_size"), ("max_replica_size", "max_size")];
+        if self.version() != Some(0) {
+            return None;
+        }
+        let mut options = self.clone();
+        for (old, new) in RENAMED {
+            if let Some(value) = options.0.remove(*old) {
+                // A key that is there under its new name already was written by somebody who knew better.
+                options.0.entry((*new).to_owned()).or_insert(value);
+            }
+        }
+        options.0.insert(CONFIG_VERSION_KEY.to_owned(), i64::from(CONFIG_VERSION).into());
+        Some(options)
+    }
+}
+
+impl<K: Into<String>, V: Into<OptionValue>, const N: usize> From<[(K, V); N]> for Options {
+    fn from(options: [(K, V); N]) -> Self {
+        Self(options.into_iter().map(|(key, value)| (key.into(), value.into())).collect())
+    }
+}
+
+/// What an option may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptionKind {
+    /// A length of time in whole seconds.
+    Seconds {
+        min: u64,
+    },
+    Count {
+        min: u64,
+    },
+    Bool,
+    /// The name of a size.
+    Size,
+    /// What a replica may be called.
+    ReplicaName,
+    OneOf(&'static [&'static str]),
+}
+
+impl OptionKind {
+    pub fn expected(self) -> String {
+        match self {
+            Self::Seconds { min } => format!("whole seconds, at least {min} and at most {SECONDS_MAX}"),
+            Self::Count { min } => format!("a whole number, at least {min} and at most {COUNT_MAX}"),
+            Self::Bool => "true or false".to_owned(),
+            Self::Size => "the name of a size".to_owned(),
+            Self::ReplicaName => "1 to 63 letters, digits, '_', '-' or '.'".to_owned(),
+            Self::OneOf(values) => values.join(" or "),
+        }
+    }
+}
+
+/// Ten years; a deadline further away is a slip of the finger.
+pub(crate) const SECONDS_MAX: u64 = 10 * 365 * 24 * 60 * 60;
+pub(crate) const COUNT_MAX: u64 = 1_000_000;
+
+/// One option that exists.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionDefinition {
+    /// As stored: `cooldown_s`.
+    pub key: &'static str,
+    /// As in SQL: `COOLDOWN`.
+    pub sql_name: &'static str,
+    pub kind: OptionKind,
+    pub required: bool,
+    pub description: &'static str,
+}
+
+const fn definition(
+    key: &'static str,
+    sql_name: &'static str,
+    kind: OptionKind,
+    required: bool,
+    description: &'static str,
+) -> OptionDefinition {
+    OptionDefinition { key, sql_name, kind, required, description }
+}
+
+const COMMON: &[OptionDefinition] = &[
+    definition("cooldown_s", "COOLDOWN", OptionKind::Seconds { min: 0 }, false, "Time between two changes."),
+    definition("enabled", "ENABLED", OptionKind::Bool, false, "Whether the strategy is active."),
+    definition(
+        "replica_scope",
+        "REPLICA_SCOPE",
+        OptionKind::OneOf(&["ALL", "MANAGED_ONLY"]),
+        false,
+        "Which replicas the strategy may touch: all, or only those whose name ends in _auto.",
+    ),
+    definition("dry_run", "DRY_RUN", OptionKind::Bool, false, "Decide and record, but never carry out."),
+    definition(
+        "approval",
+        "APPROVAL",
+        OptionKind::OneOf(&["auto", "manual"]),
+        false,
+        "Whether a person must approve each action.",
+    ),
+];
+
+const TARGET_SIZE: &[OptionDefinition] = &[
+    definition("size", "SIZE", OptionKind::Size, true, "The size of which there is to be one replica."),
+    definition("replica_name", "REPLICA_NAME", OptionKind::ReplicaName, false, "What that replica is called."),
+];
+
+const SHRINK_TO_FIT: &[OptionDefinition] = &[
+    definition("max_size", "MAX_SIZE", OptionKind::Size, true, "The largest size to try."),
+    definition(
+        "min_oom_count",
+        "MIN_OOM_COUNT",
+        OptionKind::Count { min: 1 },
+        false,
+        "Out-of-memory crashes in the window from which on a replica counts as looping.",
+    ),
+    definition(
+        "min_crash_count",
+        "MIN_CRASH_COUNT",
+        OptionKind::Count { min: 1 },
+        false,
+        "Crashes in the window from which on a replica counts as looping.",
+    ),
+    definition(
+        "crash_window_s",
+        "CRASH_WINDOW",
+        OptionKind::Seconds { min: 1 },
+        false,
+        "How long a crash counts, and how long a size that failed is not tried again.",
+    ),
+];
+
+const BURST: &[OptionDefinition] =
+    &[definition("burst_size", "BURST_SIZE", OptionKind::Size, true, "The size of the burst replica.")];
+
+const IDLE_SUSPEND: &[OptionDefinition] = &[definition(
+    "idle_after_s",
+    "IDLE_AFTER",
+    OptionKind::Seconds { min: 1 },
+    true,
+    "Time without activity after which the cluster is suspended.",
+)];
+
+/// The options that a strategy of this kind takes, its own first.
+pub fn option_definitions(kind: StrategyKind) -> impl Iterator<Item = &'static OptionDefinition> {
+    let own = match kind {
+        StrategyKind::TargetSize => TARGET_SIZE,
+        StrategyKind::ShrinkToFit => SHRINK_TO_FIT,
+        StrategyKind::Burst => BURST,
+        StrategyKind::IdleSuspend => IDLE_SUSPEND,
+    };
+    own.iter().chain(COMMON)
+}
+
+/// An option by its key or by its SQL name, in any case.
+pub fn option_definition(kind: StrategyKind, name: &str) -> Option<&'static OptionDefinition> {
+    option_definitions(kind).find(|known| known.key == name || known.sql_name.eq_ignore_ascii_case(name))
+}
+
+impl OptionDefinition {
+    /// The value that a text stands for, as in `COOLDOWN = '5m'`; nothing if the option cannot hold it.
+    ///
+    /// Lengths of time become whole seconds; a bare number is seconds already.
+    pub fn parse(&self, text: &str) -> Option<OptionValue> {
+        let text = text.trim();
+        match self.kind {
+            OptionKind::Seconds { .. } => {
+                let secs = match text.parse::<i64>() {
+                    Ok(secs) => secs,
+                    Err(_) => {
+                        let millis = text.parse::<Span>().ok()?.as_millis();
+                        i64::try_from(millis / 1_000).ok().filter(|_| millis.is_multiple_of(1_000))?
+                    }
+                };
+                Some(OptionValue::Number(secs))
+            }
+            OptionKind::Count { .. } => text.parse().ok().map(OptionValue::Number),
+            OptionKind::Bool => match text.to_ascii_lowercase().as_str() {
+                "true" | "on" | "yes" | "1" => Some(OptionValue::Bool(true)),
+                "false" | "off" | "no" | "0" => Some(OptionValue::Bool(false)),
+                _ => None,
+            },
+            OptionKind::Size | OptionKind::ReplicaName | OptionKind::OneOf(_) => {
+                Some(OptionValue::Text(text.to_owned()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_becomes_the_value_that_is_stored() {
+        let parse = |name, text| option_definition(StrategyKind::IdleSuspend, name).and_then(|it| it.parse(text));
+        assert_eq!(parse("IDLE_AFTER", "30s"), Some(OptionValue::Number(30)));
+        assert_eq!(parse("idle_after", "5m"), Some(OptionValue::Number(300)));
+        assert_eq!(parse("idle_after_s", "1h"), Some(OptionValue::Number(3_600)));
+        assert_eq!(parse("IDLE_AFTER", "90"), Some(OptionValue::Number(90)));
+        assert_eq!(parse("IDLE_AFTER", "1500ms"), None, "half a second cannot be stored");
+        assert_eq!(parse("ENABLED", "off"), Some(OptionValue::Bool(false)));
+        assert_eq!(parse("SIZE", "200cc"), None, "another strategy's option");
+    }
+
+    #[test]
+    fn the_keys_of_the_tool_before_us_become_ours() {
+        let old = Options::from([("burst_replica_size", "200cc")]).with("cooldown_s", 60).with("config_version", 0);
+        let new = Options::from([("burst_size", "200cc")]).with("cooldown_s", 60).with("config_version", 1);
+        assert_eq!(old.migrated(), Some(new.clone()));
+        assert_eq!(new.migrated(), None, "nothing to do");
+        assert_eq!(new.with("config_version", 2).migrated(), None, "nobody knows how");
+    }
+}

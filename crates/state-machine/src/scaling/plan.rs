@@ -1,0 +1,136 @@
+//! From what is wanted to what has to be done: the difference, in an order that makes before it breaks.
+//!
+//! Not here: whether it may be done now (`brakes`), and how far it has been done (`operations`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::StrategyId;
+use crate::configuration::{MANAGED_SUFFIX, StrategyKind};
+use crate::signals::replica::Replica;
+use crate::sizes::Sizes;
+use crate::strategies::chain::{Said, Stage};
+use crate::strategies::desired::{Attribution, Desired, ReplicaSpec};
+use crate::strategies::reason::Reason;
+use crate::table::Key;
+
+/// One change of one replica. New variants go at the end: the place is the number in the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    Create(ReplicaSpec),
+    /// The replica has another size than it should. The new one gets a name of its own and is ready before the old one goes.
+    Replace {
+        old: ReplicaSpec,
+        incarnation: Option<Key>,
+        new: ReplicaSpec,
+    },
+    /// It names the life of the replica that was seen, so that one made anew under the same name is not meant.
+    Drop {
+        replica: ReplicaSpec,
+        incarnation: Option<Key>,
+    },
+}
+
+impl Step {
+    pub fn creates(&self) -> Option<&ReplicaSpec> {
+        match self {
+            Self::Create(replica) | Self::Replace { new: replica, .. } => Some(replica),
+            Self::Drop { .. } => None,
+        }
+    }
+
+    pub fn drops(&self) -> Option<&ReplicaSpec> {
+        match self {
+            Self::Drop { replica, .. } | Self::Replace { old: replica, .. } => Some(replica),
+            Self::Create(_) => None,
+        }
+    }
+
+    pub(crate) fn dropped_incarnation(&self) -> Option<&Key> {
+        match self {
+            Self::Drop { incarnation, .. } | Self::Replace { incarnation, .. } => incarnation.as_ref(),
+            Self::Create(_) => None,
+        }
+    }
+
+    /// How many calls it needs that the rate limit counts.
+    pub(crate) fn counted_actions(&self) -> u64 {
+        match self {
+            Self::Create(_) | Self::Drop { .. } => 1,
+            Self::Replace { .. } => 2,
+        }
+    }
+}
+
+/// A step, and which strategy wants it for what reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Planned {
+    pub step: Step,
+    pub strategy: StrategyId,
+    pub kind: StrategyKind,
+    pub reason: Reason,
+}
+
+/// Everything between what is there and what is wanted, in the order in which it is to be done: first what is added, the
+/// smallest first, then what changes its size, then what goes, the largest first. Names decide what sizes leave open, so the
+/// order is the same on every node.
+pub(crate) fn difference(actual: &[Replica], said: &Said, sizes: &Sizes) -> Vec<Planned> {
+    difference_of(actual, &said.desired, &said.stages, sizes)
+}
+
+fn difference_of(actual: &[Replica], desired: &Desired, stages: &[Stage], sizes: &Sizes) -> Vec<Planned> {
+    let rank = |size: &str| sizes.get(size).map_or(u32::MAX, |size| size.rank);
+    let there = |name: &str| actual.binary_search_by(|replica| replica.name.as_ref().cmp(name)).ok();
+    let mut plan = Vec::new();
+
+    let mut added: Vec<&ReplicaSpec> = desired.replicas().filter(|wanted| there(&wanted.name).is_none()).collect();
+    added.sort_by_key(|wanted| rank(&wanted.size));
+    for wanted in added {
+        plan.extend(planned(Step::Create(wanted.clone()), desired.wanted_by(&wanted.name), stages));
+    }
+    for replica in actual {
+        let Some(wanted) = desired.get(&replica.name).filter(|wanted| wanted.size != replica.size) else { continue };
+        let taken = |name: &str| there(name).is_some() || desired.get(name).is_some();
+        let new = ReplicaSpec { name: stand_in(&replica.name, &wanted.size, taken), size: wanted.size.clone() };
+        let old = ReplicaSpec { name: replica.name.clone(), size: replica.size.clone() };
+        let step = Step::Replace { old, incarnation: replica.incarnation.clone(), new };
+        plan.extend(planned(step, desired.wanted_by(&replica.name), stages));
+    }
+    let mut dropped: Vec<&Replica> = actual.iter().filter(|replica| desired.get(&replica.name).is_none()).collect();
+    dropped.sort_by_key(|replica| std::cmp::Reverse(rank(&replica.size)));
+    for replica in dropped {
+        let step = Step::Drop {
+            replica: ReplicaSpec { name: replica.name.clone(), size: replica.size.clone() },
+            incarnation: replica.incarnation.clone(),
+        };
+        plan.extend(planned(step, desired.removed_by(&replica.name), stages));
+    }
+    plan
+}
+
+/// Nothing if no strategy is to blame, which cannot be: what nobody touched is wanted as it is.
+fn planned(step: Step, by: Option<&Attribution>, stages: &[Stage]) -> Option<Planned> {
+    let by = by?;
+    let strategy = stages.iter().find(|stage| stage.kind == by.kind)?.strategy;
+    Some(Planned { step, strategy, kind: by.kind, reason: by.reason.clone() })
+}
+
+/// What the new replica is called while the old one still has the name: `main_200cc_auto`, and numbered if that is taken.
+fn stand_in(name: &str, size: &str, taken: impl Fn(&str) -> bool) -> Key {
+    let stem = format!("{}_{size}", name.strip_suffix(MANAGED_SUFFIX).unwrap_or(name));
+    let first = format!("{stem}{MANAGED_SUFFIX}");
+    let numbered = (2_u64..).map(|number| format!("{stem}_{number}{MANAGED_SUFFIX}"));
+    let free = std::iter::once(first).chain(numbered).find(|name| !taken(name));
+    free.expect("there are more numbers than replicas").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stand_in_has_a_name_of_its_own_that_says_what_it_is() {
+        assert_eq!(stand_in("main", "200cc", |_| false).as_ref(), "main_200cc_auto");
+        assert_eq!(stand_in("r1_auto", "200cc", |_| false).as_ref(), "r1_200cc_auto");
+        assert_eq!(stand_in("main", "200cc", |name| name == "main_200cc_auto").as_ref(), "main_200cc_2_auto");
+    }
+}

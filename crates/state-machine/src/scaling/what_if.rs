@@ -1,0 +1,243 @@
+//! The brain as a pure function: sizes, replicas, strategies and signals in, desired replicas and a decision out. No cluster is
+//! needed, so teams can test their strategies before anything runs.
+//!
+//! It is the same chain that runs in the state machine, on tables that are made up for the occasion.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use super::decisions::{Conclusion, Decision, Shadow};
+use super::plan::{Planned, difference};
+use crate::configuration::options::Options;
+use crate::configuration::{Configuration, StrategyKind};
+use crate::signals::replica::{Crash, Hydration, Replica};
+use crate::signals::{Activity, Heard, Signals};
+use crate::sizes::{self, Sizes};
+use crate::strategies::chain::{Link, run};
+use crate::strategies::{FailedSize, Memory, STRATEGIES, STRATEGY_STATE_VERSION, StrategyState, View};
+use crate::{ClusterId, LogIndex, Revision, Size, Span, StrategyId, Time};
+
+/// What there is, as one would write it down.
+#[derive(Clone, Debug, Default)]
+pub struct PlanInput {
+    /// From the smallest to the largest.
+    pub sizes: Vec<String>,
+    pub cluster: String,
+    pub replicas: Vec<PlanReplica>,
+    /// In any order: they run in the order of their kinds.
+    pub strategies: Vec<PlanStrategy>,
+    pub activity: PlanActivity,
+    /// By replica; one that is not named is not hydrated.
+    pub hydration: BTreeMap<String, PlanHydration>,
+    pub crashes: BTreeMap<String, PlanCrashes>,
+    pub now: Option<Time>,
+    pub settings: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct PlanReplica {
+    pub name: String,
+    pub size: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct PlanStrategy {
+    pub kind: String,
+    pub config: Options,
+    /// How long ago a change of this strategy was carried out last.
+    pub last_decision_ago: Option<Span>,
+    /// Sizes that failed, and how long ago: what `shrink_to_fit` remembers.
+    pub failed_sizes: Vec<(String, Span)>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlanActivity {
+    /// No collector has said anything.
+    #[default]
+    Unknown,
+    /// A live collector has seen none.
+    NoneSeen,
+    Ago(Span),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct PlanHydration {
+    pub total: u64,
+    pub hydrated: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct PlanCrashes {
+    pub total: u64,
+    pub oom: u64,
+}
+
+/// What the brain would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanOutput {
+    pub desired: BTreeMap<String, String>,
+    pub actions: Vec<Planned>,
+    pub decision: Decision,
+}
+
+/// The input makes no sense; `field` says where, as in `strategies[2].config.cooldown_s`.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{field}: {problem}")]
+pub struct PlanError {
+    pub field: String,
+    pub problem: String,
+}
+
+impl PlanError {
+    fn new(field: impl Into<String>, problem: impl ToString) -> Self {
+        Self { field: field.into(), problem: problem.to_string() }
+    }
+}
+
+/// When nobody says otherwise; any moment will do, as long as everything fits before it.
+const NOW_DEFAULT: Time = Time::from_millis(1_800_000_000_000);
+
+/// Who tells the signals of a made-up cluster.
+const COLLECTOR: &str = "input";
+
+pub fn plan(input: &PlanInput) -> Result<PlanOutput, PlanError> {
+    let now = input.now.unwrap_or(NOW_DEFAULT);
+    let sizes = read_sizes(&input.sizes)?;
+    let signals = read_signals(input, now)?;
+    let mut strategies = Vec::new();
+    for (place, strategy) in input.strategies.iter().enumerate() {
+        strategies.push(read_strategy(place, strategy, now)?);
+    }
+    strategies.sort_by_key(|(kind, ..)| kind.priority());
+    for pair in strategies.windows(2) {
+        if pair[0].0 == pair[1].0 {
+            let problem = format!("a cluster has one strategy of each type, and {} is there twice", pair[0].0);
+            return Err(PlanError::new("strategies", problem));
+        }
+    }
+
+    let stale_after = Span::from_mins(2);
+    let view = View { now, stale_after, replicas: &signals.replicas, signals: &signals, sizes: &sizes };
+    let links: Vec<Link<'_>> = strategies
+        .iter()
+        .map(|(kind, configuration, state)| Link {
+            id: state.strategy,
+            kind: *kind,
+            configuration,
+            state,
+            tied_with: None,
+        })
+        .collect();
+    let said = run(&STRATEGIES, &links, view, &mut None);
+    let planned = difference(&signals.replicas, &said, &sizes);
+    let shadow = said.shadow.as_ref().map(|shadow| {
+        Box::new(Shadow {
+            stages: shadow.stages.clone(),
+            desired: shadow.desired.specs(),
+            planned: difference(&signals.replicas, shadow, &sizes),
+        })
+    });
+    let desired = said.desired.specs();
+    let conclusion = if planned.is_empty() { Conclusion::AsWanted } else { Conclusion::Held };
+    Ok(PlanOutput {
+        desired: desired.iter().map(|it| (it.name.to_string(), it.size.to_string())).collect(),
+        actions: planned.clone(),
+        decision: Decision {
+            id: Revision::default(),
+            cluster: ClusterId { index: LogIndex(0), ordinal: 0 },
+            at: now,
+            changes_at: said.changes_at(),
+            stages: said.stages,
+            desired,
+            planned,
+            shadow,
+            brakes: vec![],
+            conclusion,
+            stale_after,
+            inputs: signals,
+        },
+    })
+}
+
+fn read_sizes(names: &[String]) -> Result<Sizes, PlanError> {
+    let mut table = Sizes::default();
+    for (rank, name) in (1..).zip(names) {
+        let field = || format!("sizes[{}].name", rank - 1);
+        let revision = Revision::default();
+        let size =
+            Size { name: name.clone(), rank, slots: 1, price_micros_per_hour: 0, created: revision, updated: revision };
+        if table.get(name).is_some() {
+            return Err(PlanError::new(field(), format!("{name:?} is there twice")));
+        }
+        sizes::check(&table, &size).map_err(|rejection| PlanError::new(field(), rejection))?;
+        table.put(&size);
+    }
+    Ok(table)
+}
+
+fn read_signals(input: &PlanInput, now: Time) -> Result<Signals, PlanError> {
+    let mut signals =
+        Signals { collectors: vec![Heard { collector: COLLECTOR.into(), at: now }], ..Signals::default() };
+    for (place, replica) in input.replicas.iter().enumerate() {
+        if signals.replica(&replica.name).is_some() {
+            let problem = format!("{:?} is there twice", replica.name);
+            return Err(PlanError::new(format!("cluster.replicas[{place}].name"), problem));
+        }
+        let mut known = Replica::new(replica.name.as_str().into(), replica.size.as_str().into(), None, now);
+        known.ready = true;
+        signals.put_replica(known);
+    }
+    let nobody = |what: &str, name: &str| {
+        PlanError::new(format!("signals.{what}.{name}"), "the cluster has no replica of this name")
+    };
+    for (name, report) in &input.hydration {
+        let replica = signals.replica_mut(name).ok_or_else(|| nobody("hydration", name))?;
+        if report.hydrated > report.total {
+            let problem = format!("{} of {} objects cannot be hydrated", report.hydrated, report.total);
+            return Err(PlanError::new(format!("signals.hydration.{name}.hydrated"), problem));
+        }
+        replica.hydration =
+            Some(Hydration { total: report.total, hydrated: report.hydrated, as_of: now, collector: COLLECTOR.into() });
+    }
+    for (name, crashes) in &input.crashes {
+        let replica = signals.replica_mut(name).ok_or_else(|| nobody("crashes", name))?;
+        if crashes.total > 0 || crashes.oom > 0 {
+            replica.crashed(Crash { at: now, count: crashes.total, oom_count: crashes.oom, reason: "".into() });
+        }
+    }
+    signals.activity = match input.activity {
+        PlanActivity::Unknown => None,
+        PlanActivity::NoneSeen => {
+            Some(Activity { last_at: None, none_since: now, as_of: now, collector: COLLECTOR.into() })
+        }
+        PlanActivity::Ago(ago) => {
+            let last_at = now.before(ago);
+            Some(Activity { last_at: Some(last_at), none_since: last_at, as_of: now, collector: COLLECTOR.into() })
+        }
+    };
+    Ok(signals)
+}
+
+type Read = (StrategyKind, Result<Configuration, crate::configuration::ConfigurationProblem>, StrategyState);
+
+fn read_strategy(place: usize, strategy: &PlanStrategy, now: Time) -> Result<Read, PlanError> {
+    let kind: StrategyKind =
+        strategy.kind.parse().map_err(|error| PlanError::new(format!("strategies[{place}].type"), error))?;
+    let options = strategy.config.migrated().unwrap_or_else(|| strategy.config.clone());
+    let configuration = Configuration::read(kind, &options)
+        .map_err(|problem| PlanError::new(format!("strategies[{place}].config.{}", problem.option()), problem))?;
+    let ordinal = u32::try_from(place).unwrap_or(u32::MAX);
+    let failed: Vec<FailedSize> = strategy
+        .failed_sizes
+        .iter()
+        .map(|(size, ago)| FailedSize { size: size.as_str().into(), at: now.before(*ago) })
+        .collect();
+    let state = StrategyState {
+        version: STRATEGY_STATE_VERSION,
+        strategy: StrategyId { index: LogIndex(0), ordinal },
+        last_change_at: strategy.last_decision_ago.map(|ago| now.before(ago)),
+        memory: if failed.is_empty() { Memory::Nothing } else { Memory::FailedSizes(failed) },
+    };
+    Ok((kind, Ok(configuration), state))
+}

@@ -1,0 +1,126 @@
+//! What is known about one cluster from outside: its replicas, whether anybody uses it, and who told us.
+//!
+//! - Here: what is kept, and how fresh it is.
+//! - [`replica`]: what is known about one replica.
+//! - [`report`]: how collectors tell us, and how what they tell is written down.
+//! - [`collectors`]: the collectors themselves, and how far each has been heard.
+//!
+//! A collector tells how long ago something was, never when: its clock is not ours. What is kept is our own time of it.
+
+pub(crate) mod collectors;
+pub(crate) mod replica;
+pub(crate) mod report;
+
+use serde::{Deserialize, Serialize};
+
+use crate::table::Key;
+use crate::{Span, Time};
+use replica::Replica;
+
+/// Everything that collectors have said about one cluster, as far as it still matters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signals {
+    /// By name.
+    pub replicas: Vec<Replica>,
+    pub activity: Option<Activity>,
+    /// By name.
+    pub metrics: Vec<Metric>,
+    /// By name.
+    pub collectors: Vec<Heard>,
+}
+
+/// Whether anybody uses the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Activity {
+    /// The last time that somebody did; nothing if the collector has seen nobody.
+    pub last_at: Option<Time>,
+    /// When the collector looked first and saw nobody since: how long the cluster has been idle at least.
+    pub none_since: Time,
+    /// When the collector looked last.
+    pub as_of: Time,
+    pub collector: Key,
+}
+
+impl Activity {
+    /// Since when nobody has used the cluster.
+    pub fn idle_since(&self) -> Time {
+        self.last_at.unwrap_or(self.none_since)
+    }
+}
+
+/// A number that a collector measured, in thousandths.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metric {
+    pub name: Key,
+    pub value_milli: i64,
+    pub as_of: Time,
+    pub collector: Key,
+}
+
+/// The last sign of life of a collector, about this cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heard {
+    pub collector: Key,
+    pub at: Time,
+}
+
+/// Whether something that was reported can still be relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Freshness {
+    /// Until this moment, if nothing more is heard.
+    FreshUntil(Time),
+    /// Since this moment.
+    StaleSince(Time),
+}
+
+impl Freshness {
+    fn of(confirmed_at: Time, now: Time, stale_after: Span) -> Self {
+        let until = confirmed_at + stale_after;
+        if now > until { Self::StaleSince(until) } else { Self::FreshUntil(until) }
+    }
+
+    pub fn is_fresh(self) -> bool {
+        matches!(self, Self::FreshUntil(_))
+    }
+}
+
+impl Signals {
+    pub fn replica(&self, name: &str) -> Option<&Replica> {
+        let place = self.replicas.binary_search_by(|replica| replica.name.as_ref().cmp(name)).ok()?;
+        self.replicas.get(place)
+    }
+
+    pub(crate) fn replica_mut(&mut self, name: &str) -> Option<&mut Replica> {
+        let place = self.replicas.binary_search_by(|replica| replica.name.as_ref().cmp(name)).ok()?;
+        self.replicas.get_mut(place)
+    }
+
+    pub(crate) fn put_replica(&mut self, replica: Replica) {
+        match self.replicas.binary_search_by(|known| known.name.cmp(&replica.name)) {
+            Ok(place) => self.replicas[place] = replica,
+            Err(place) => self.replicas.insert(place, replica),
+        }
+    }
+
+    pub(crate) fn remove_replica(&mut self, name: &str) {
+        self.replicas.retain(|replica| replica.name.as_ref() != name);
+    }
+
+    /// When this collector was heard last about this cluster.
+    fn heard_at(&self, collector: &str) -> Option<Time> {
+        self.collectors.iter().find(|heard| heard.collector.as_ref() == collector).map(|heard| heard.at)
+    }
+
+    /// How fresh something is that `collector` saw at `as_of`. As long as the collector shows signs of life, what it said last
+    /// still holds: it would have told us of a change.
+    pub fn freshness(&self, collector: &str, as_of: Time, now: Time, stale_after: Span) -> Freshness {
+        let confirmed_at = self.heard_at(collector).map_or(as_of, |heard| heard.max(as_of));
+        Freshness::of(confirmed_at, now, stale_after)
+    }
+
+    /// How fresh the cluster's best collector is; nothing if none was ever heard.
+    pub fn watched(&self, now: Time, stale_after: Span) -> Option<Freshness> {
+        let latest = self.collectors.iter().map(|heard| heard.at).max()?;
+        Some(Freshness::of(latest, now, stale_after))
+    }
+}

@@ -1,0 +1,141 @@
+//! The strategies of one cluster, one after the other on one desired state.
+//!
+//! A strategy in dry run works on a shadow: the chain as it would be with it. What it wants is recorded and shown and
+//! never reaches the desired state.
+
+use serde::{Deserialize, Serialize};
+
+use super::desired::{Change, Desired};
+use super::reason::{ChangeCause, ChangesAt, Reason, earlier};
+use super::{Decide, Overran, Question, STEPS_MAX, Steps, StrategyState, View};
+use crate::configuration::{Configuration, ConfigurationProblem, StrategyKind};
+use crate::{StrategyId, Time};
+
+/// One strategy as it takes part in a chain.
+#[derive(Debug)]
+pub(crate) struct Link<'a> {
+    pub(crate) id: StrategyId,
+    pub(crate) kind: StrategyKind,
+    pub(crate) configuration: &'a Result<Configuration, ConfigurationProblem>,
+    pub(crate) state: &'a StrategyState,
+    /// Another strategy of the same kind that would fit this cluster as well.
+    pub(crate) tied_with: Option<StrategyId>,
+}
+
+/// What one strategy said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stage {
+    pub strategy: StrategyId,
+    pub kind: StrategyKind,
+    pub reason: Reason,
+    /// From the desired state before it to the one after it.
+    pub changes: Vec<Change>,
+    pub changes_at: Option<ChangesAt>,
+    /// Two patterns match equally many clusters; this one is the older.
+    pub tied_with: Option<StrategyId>,
+}
+
+/// What all strategies together said.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub(crate) stages: Vec<Stage>,
+    pub(crate) desired: Desired,
+    /// The stages with those in dry run; nothing if none is.
+    pub(crate) shadow: Option<Box<Said>>,
+}
+
+impl Said {
+    /// A strategy did not come to a decision: nobody may act on what the others made of that.
+    pub(crate) fn fault(&self) -> Option<&Stage> {
+        self.stages.iter().find(|stage| stage.reason.is_fault())
+    }
+
+    pub(crate) fn changes_at(&self) -> Option<ChangesAt> {
+        self.stages.iter().fold(None, |earliest, stage| earlier(earliest, stage.changes_at))
+    }
+}
+
+/// `links` must be in priority order. `running` says which strategy is at work, for whoever catches its panic.
+pub(crate) fn run(
+    strategies: &[Decide; StrategyKind::COUNT],
+    links: &[Link<'_>],
+    view: View<'_>,
+    running: &mut Option<StrategyId>,
+) -> Said {
+    let in_dry_run = |link: &&Link<'_>| link.configuration.as_ref().is_ok_and(|it| it.dry_run && it.enabled);
+    let shadow =
+        links.iter().any(|link| in_dry_run(&link)).then(|| Box::new(run_all(strategies, links.iter(), view, running)));
+    let mut said = run_all(strategies, links.iter().filter(|link| !in_dry_run(link)), view, running);
+    said.shadow = shadow;
+    said
+}
+
+fn run_all<'a>(
+    strategies: &[Decide; StrategyKind::COUNT],
+    links: impl Iterator<Item = &'a Link<'a>>,
+    view: View<'_>,
+    running: &mut Option<StrategyId>,
+) -> Said {
+    let mut desired = Desired::new(view.replicas.iter().map(|replica| (&replica.name, &replica.size)));
+    let mut stages = Vec::with_capacity(StrategyKind::COUNT);
+    for link in links {
+        *running = Some(link.id);
+        let stage = run_one(strategies, link, view, &mut desired);
+        *running = None;
+        let faulted = stage.reason.is_fault();
+        stages.push(stage);
+        if faulted {
+            // What it left half done is nobody's wish.
+            desired = Desired::new(view.replicas.iter().map(|replica| (&replica.name, &replica.size)));
+            break;
+        }
+    }
+    Said { stages, desired, shadow: None }
+}
+
+fn run_one(
+    strategies: &[Decide; StrategyKind::COUNT],
+    link: &Link<'_>,
+    view: View<'_>,
+    desired: &mut Desired,
+) -> Stage {
+    let stage = |reason, changes, changes_at| Stage {
+        strategy: link.id,
+        kind: link.kind,
+        reason,
+        changes,
+        changes_at,
+        tied_with: link.tied_with,
+    };
+    let configuration = match usable(link, view) {
+        Ok(configuration) => configuration,
+        Err(reason) => return stage(reason, vec![], None),
+    };
+    let cooldown_until: Option<Time> = link.state.in_cooldown(configuration.cooldown, view.now);
+    let question = Question { configuration, state: link.state, view, cooldown_until };
+    desired.begin(link.kind, configuration.scope);
+    let mut steps = Steps::new();
+    match strategies[link.kind.slot()](&question, desired, &mut steps) {
+        Ok(verdict) => {
+            let cooldown_over = cooldown_until.map(|at| ChangesAt { at, why: ChangeCause::CooldownOver });
+            stage(verdict.reason, desired.end(), earlier(verdict.changes_at, cooldown_over))
+        }
+        Err(Overran) => stage(Reason::Overran { steps_max: STEPS_MAX }, vec![], None),
+    }
+}
+
+/// The configuration, if the strategy can run by it.
+fn usable<'a>(link: &Link<'a>, view: View<'_>) -> Result<&'a Configuration, Reason> {
+    let configuration =
+        link.configuration.as_ref().map_err(|problem| Reason::BadConfiguration(Box::new(problem.clone())))?;
+    if !configuration.enabled {
+        return Err(Reason::Disabled);
+    }
+    match configuration.rule.size() {
+        Some((option, size)) if view.sizes.get(size).is_none() => {
+            let problem = ConfigurationProblem::UnknownSize { option: option.to_owned(), size: size.to_string() };
+            Err(Reason::BadConfiguration(Box::new(problem)))
+        }
+        _ => Ok(configuration),
+    }
+}
