@@ -72,7 +72,7 @@ impl Clusters {
 
 pub(crate) fn create(clusters: &Clusters, at: Moment, name: &str) -> Result<Vec<Event>, Rejection> {
     check_name(Field::Name, name)?;
-    name_is_free(clusters, name)?;
+    name_is_free(clusters, Field::Name, name)?;
     let cluster = Cluster {
         id: clusters.allocate(at.revision()),
         name: name.to_owned(),
@@ -96,7 +96,7 @@ pub(crate) fn rename(
     if name == to {
         return Ok(vec![]);
     }
-    name_is_free(clusters, to)?;
+    name_is_free(clusters, Field::To, to)?;
     let cluster = Cluster { name: to.to_owned(), updated: at.revision(), ..before.clone() };
     Ok(vec![Event::ClusterRenamed { from: name.to_owned(), cluster }])
 }
@@ -128,9 +128,11 @@ fn existing<'a>(clusters: &'a Clusters, name: &str) -> Result<&'a Cluster, Rejec
     clusters.get(name).ok_or_else(|| Rejection::NotFound { resource: ResourceName::cluster(name) })
 }
 
-fn name_is_free(clusters: &Clusters, name: &str) -> Result<(), Rejection> {
+fn name_is_free(clusters: &Clusters, field: Field, name: &str) -> Result<(), Rejection> {
     match clusters.get(name) {
-        Some(taken) => Err(Rejection::AlreadyExists { resource: ResourceName::cluster(name), etag: taken.updated }),
+        Some(taken) => {
+            Err(Rejection::AlreadyExists { field, resource: ResourceName::cluster(name), etag: taken.updated })
+        }
         None => Ok(()),
     }
 }

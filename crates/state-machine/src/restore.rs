@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decide::Moment;
 use crate::event::AbortReason;
-use crate::names::check_range;
+use crate::names::{check_range, shortened};
 use crate::table::Table;
 use crate::{Blob, Cluster, Event, Field, Hash, Rejection, Revision, Size, Span, State, Time};
 
@@ -118,7 +118,8 @@ pub(crate) fn finish(state: &State, at: Moment, restore: Revision) -> Result<Vec
     }
     // A format that this release reads and an older one does not comes with rules of its own, or nodes of both
     // releases would answer differently here.
-    let backup = State::decode(&bytes).map_err(|error| Rejection::BackupUnreadable { reason: error.to_string() })?;
+    let backup =
+        State::decode(&bytes).map_err(|error| Rejection::BackupUnreadable { reason: shortened(&error.to_string()) })?;
     if backup.rules > state.rules {
         return Err(Rejection::BackupTooNew { backup: backup.rules, current: state.rules });
     }

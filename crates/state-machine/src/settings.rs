@@ -278,6 +278,8 @@ fn close_names(rules: RulesVersion, name: &str) -> Vec<String> {
     // A name much longer than any of ours is no slip of the finger, and comparing takes time with its length.
     const NAME_BYTES_MAX: usize = 64;
     const CLOSE_MAX: usize = 3;
+    // Shorter pieces are in too many names to mean one.
+    const PIECE_BYTES_MIN: usize = 4;
     if name.len() > NAME_BYTES_MAX {
         return vec![];
     }
@@ -286,7 +288,9 @@ fn close_names(rules: RulesVersion, name: &str) -> Vec<String> {
         .iter()
         .filter(|definition| definition.since <= rules)
         .map(|definition| (strsim::damerau_levenshtein(&name, definition.name), definition.name))
-        .filter(|(distance, known)| *distance <= known.len() / 3)
+        .filter(|(distance, known)| {
+            *distance <= known.len() / 3 || (name.len() >= PIECE_BYTES_MIN && known.contains(&name))
+        })
         .collect();
     close.sort_unstable();
     close.into_iter().take(CLOSE_MAX).map(|(_, known)| known.to_owned()).collect()
