@@ -136,3 +136,36 @@ fn name_is_free(clusters: &Clusters, field: Field, name: &str) -> Result<(), Rej
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LogIndex;
+
+    fn clusters(count: u64) -> Clusters {
+        let mut clusters = Clusters::default();
+        for index in 0..count {
+            let made = Revision { index: LogIndex(index), ordinal: 0 };
+            clusters.put(&Cluster {
+                id: made.into(),
+                name: format!("c{index}"),
+                created: made,
+                updated: made,
+                created_at: Time::default(),
+            });
+        }
+        clusters
+    }
+
+    #[test]
+    fn a_fork_shares_everything_until_one_of_the_two_changes() {
+        let clusters = clusters(1_000);
+        let mut fork = clusters.clone();
+        assert!(fork.by_id.ptr_eq(&clusters.by_id) && fork.by_name.ptr_eq(&clusters.by_name));
+        let id = fork.get("c7").map(|cluster| cluster.id).expect("it was put there");
+        fork.remove(id);
+        assert_eq!((fork.len(), clusters.len()), (999, 1_000));
+        let untouched = fork.by_id.iter().zip(&clusters.by_id).take(7).all(|(one, other)| Arc::ptr_eq(one.1, other.1));
+        assert!(untouched, "rows are shared, not copied");
+    }
+}

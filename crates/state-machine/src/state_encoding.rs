@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::encoding::{Decoder, Encoder};
 use crate::nodes::{Leader, Nodes};
-use crate::requests::{Remembered, Requests};
+use crate::requests::{Floor, Remembered, Requests};
 use crate::restore::{RESTORE_BYTES_MAX, Staging, StagingHead};
 use crate::settings::{self, SettingRow};
 use crate::{
@@ -43,7 +43,7 @@ struct Head {
     incarnation: u64,
     leader: Option<Leader>,
     nodes: Nodes,
-    requests_floor: Time,
+    requests_floor: Floor,
 }
 
 impl State {
