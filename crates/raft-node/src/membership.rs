@@ -21,6 +21,8 @@ use crate::types::{Member, Metrics, StoredMembership, Types};
 
 /// A learner so few entries behind will be level by the time it votes.
 const CAUGHT_UP_WITHIN: u64 = 64;
+/// How long a change waits for the one before it.
+const CHANGE_WAIT: Duration = Duration::from_secs(2);
 /// How often the leader looks after the members.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -204,6 +206,8 @@ impl Inner {
 
     /// Gives an empty node a number of its own and makes it a learner.
     pub(crate) async fn admit(&self, name: String, address: String) -> Result<u64, MembershipError> {
+        // One at a time, or two calls of one node could each miss what the other has made.
+        let _one_at_a_time = self.admitting.lock().await;
         let (running, metrics) = self.leading()?;
         // A learner at this address is a former life of the node that asks: it says that it is empty.
         let former: BTreeSet<u64> =
@@ -234,12 +238,20 @@ impl Inner {
 
 /// Changes the members and waits until it is committed. Nodes that are no longer voters leave.
 async fn change(running: &Running, members: impl Into<ChangeMembers<u64, Member>>) -> Result<(), MembershipError> {
-    let outcome = running.raft.change_membership(members, false).await;
-    let Err(error) = outcome else { return Ok(()) };
-    Err(match error {
-        RaftError::APIError(error) => refusal(error),
-        RaftError::Fatal(_) => MembershipError::Stopped,
-    })
+    let members = members.into();
+    let give_up = Instant::now() + CHANGE_WAIT;
+    loop {
+        let error = match running.raft.change_membership(members.clone(), false).await {
+            Ok(_) => return Ok(()),
+            Err(RaftError::APIError(error)) => refusal(error),
+            Err(RaftError::Fatal(_)) => return Err(MembershipError::Stopped),
+        };
+        if error != MembershipError::InProgress || Instant::now() >= give_up {
+            return Err(error);
+        }
+        // One change at a time. The one before is a matter of milliseconds, unless there is no majority.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 fn refusal(error: ClientWriteError<Types>) -> MembershipError {

@@ -95,6 +95,8 @@ pub(crate) struct Inner {
     pub(crate) tasks: TaskTracker,
     /// Held while this node becomes somebody.
     pub(crate) becoming: tokio::sync::Mutex<()>,
+    /// Held while another node is let into the group.
+    pub(crate) admitting: tokio::sync::Mutex<()>,
     /// Counts the snapshots that are coming in: a newer one ends an older one.
     pub(crate) receiving: watch::Sender<u64>,
     running: watch::Sender<Option<Arc<Running>>>,
@@ -143,6 +145,7 @@ impl Node {
             ended: CancellationToken::new(),
             tasks: TaskTracker::new(),
             becoming: tokio::sync::Mutex::default(),
+            admitting: tokio::sync::Mutex::default(),
             receiving: watch::Sender::new(0),
             running: watch::Sender::new(None),
             votes_from: Mutex::default(),

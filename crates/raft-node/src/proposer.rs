@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use loadline_api::raft as wire;
-use loadline_state_machine::{Actor, Command, Entry, Receipt, Request, Sealed, Time};
+use loadline_state_machine::{Actor, Command, Entry, Receipt, Refused, Rejection, Request, RulesVersion, Sealed, Time};
 use openraft::errors::ClientWriteError;
 use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
@@ -150,7 +150,7 @@ impl Inner {
             return Err(Failure::NotLeader);
         }
         self.check_disks().map_err(Failure::Final)?;
-        if let Err(refused) = request.proposable() {
+        if let Err(refused) = request.proposable().and_then(|()| self.everybody_knows_the_rules(&request)) {
             // It must not enter the log at all, so there is no index; the last one is where it would have been judged.
             let index = self.published.applied();
             return Ok(Receipt { index, result: Err(refused), repeated: false });
@@ -165,6 +165,23 @@ impl Inner {
             Ok(Err(_)) => Err(unknown("this node stopped leading")),
             Err(_) => Err(unknown("no majority acknowledged it in time")),
         }
+    }
+
+    /// New rules wait until every member knows them: one that does not would have to stop.
+    fn everybody_knows_the_rules(&self, request: &Request) -> Result<(), Refused> {
+        let Some(running) = self.running() else { return Ok(()) };
+        let seen = self.neighbours.all();
+        for (ordinal, command) in (0..).zip(&request.commands) {
+            let Command::RaiseRules { to } = command else { continue };
+            let members = running.membership();
+            let others = members.nodes().map(|(id, _)| *id).filter(|id| *id != running.identity.node_id);
+            // One that has not answered lately may be of any version.
+            let known = others.map(|id| RulesVersion(seen.get(&id).map_or(0, |seen| seen.rules_version_max))).min();
+            if let Some(known) = known.filter(|known| known < to) {
+                return Err(Refused { ordinal, rejection: Rejection::RulesUnknown { to: *to, known } });
+            }
+        }
+        Ok(())
     }
 
     fn check_disks(&self) -> Result<(), ProposeError> {

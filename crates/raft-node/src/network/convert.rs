@@ -20,8 +20,19 @@ pub(crate) fn log_id_out(log_id: &LogId) -> wire::LogId {
     wire::LogId { term: term(log_id), index: log_id.index() }
 }
 
-pub(crate) fn log_id_in(log_id: wire::LogId) -> LogId {
-    new_log_id(log_id.term, log_id.index)
+pub(crate) fn log_id_in(log_id: wire::LogId) -> Result<LogId, Malformed> {
+    check_number("term", log_id.term)?;
+    check_number("index", log_id.index)?;
+    Ok(new_log_id(log_id.term, log_id.index))
+}
+
+/// No group lives long enough to count this far, and openraft adds to these numbers without looking.
+fn check_number(what: &'static str, number: u64) -> Result<(), Malformed> {
+    const NUMBER_MAX: u64 = 1 << 62;
+    if number > NUMBER_MAX {
+        return Err(Malformed::wrong(what, format!("{number} is beyond every count")));
+    }
+    Ok(())
 }
 
 pub(crate) fn vote_out(vote: &Vote) -> wire::Vote {
@@ -30,6 +41,7 @@ pub(crate) fn vote_out(vote: &Vote) -> wire::Vote {
 
 pub(crate) fn vote_in(vote: Option<wire::Vote>) -> Result<Vote, Malformed> {
     let vote = vote.ok_or(Malformed::Missing("vote"))?;
+    check_number("term", vote.term)?;
     Ok(new_vote(vote.term, vote.node_id, vote.committed))
 }
 
@@ -62,7 +74,7 @@ fn entry_out(entry: Entry) -> wire::LogEntry {
 }
 
 fn entry_in(entry: wire::LogEntry) -> Result<Entry, Malformed> {
-    let log_id = log_id_in(entry.log_id.ok_or(Malformed::Missing("log_id of an entry"))?);
+    let log_id = log_id_in(entry.log_id.ok_or(Malformed::Missing("log_id of an entry"))?)?;
     let payload = match entry.payload.ok_or(Malformed::Missing("payload of an entry"))? {
         wire::log_entry::Payload::Blank(_) => EntryPayload::Blank,
         wire::log_entry::Payload::Membership(membership) => EntryPayload::Membership(membership_in(membership)?),
@@ -99,7 +111,7 @@ pub(crate) fn append_in(request: wire::AppendRequest, from: u64) -> Result<Appen
     if !vote.committed || vote.leader_id.voted_for != from {
         return Err(Malformed::wrong("vote", format!("node {from} cannot append for {vote}")));
     }
-    let prev_log_id = request.prev_log_id.map(log_id_in);
+    let prev_log_id = request.prev_log_id.map(log_id_in).transpose()?;
     let entries = request.entries.into_iter().map(entry_in).collect::<Result<Vec<_>, _>>()?;
     let mut before = prev_log_id;
     for entry in &entries {
@@ -113,7 +125,8 @@ pub(crate) fn append_in(request: wire::AppendRequest, from: u64) -> Result<Appen
         }
         before = Some(entry.log_id);
     }
-    Ok(AppendEntriesRequest { vote, prev_log_id, entries, leader_commit: request.leader_commit.map(log_id_in) })
+    let leader_commit = request.leader_commit.map(log_id_in).transpose()?;
+    Ok(AppendEntriesRequest { vote, prev_log_id, entries, leader_commit })
 }
 
 pub(crate) fn append_result_out(result: StreamAppendResult) -> wire::AppendResponse {
@@ -129,8 +142,8 @@ pub(crate) fn append_result_out(result: StreamAppendResult) -> wire::AppendRespo
 pub(crate) fn append_result_in(response: wire::AppendResponse) -> Result<StreamAppendResult, Malformed> {
     use wire::append_response::Result as In;
     Ok(match response.result.ok_or(Malformed::Missing("result of an append"))? {
-        In::Success(success) => Ok(success.matching.map(log_id_in)),
-        In::Conflict(log_id) => Err(StreamAppendError::Conflict(log_id_in(log_id))),
+        In::Success(success) => Ok(success.matching.map(log_id_in).transpose()?),
+        In::Conflict(log_id) => Err(StreamAppendError::Conflict(log_id_in(log_id)?)),
         In::HigherVote(vote) => Err(StreamAppendError::HigherVote(vote_in(Some(vote))?)),
     })
 }
@@ -149,7 +162,7 @@ pub(crate) fn vote_request_in(request: wire::VoteRequest, from: u64) -> Result<V
     if vote.committed || vote.leader_id.voted_for != from {
         return Err(Malformed::wrong("vote", format!("node {from} cannot ask for votes for {vote}")));
     }
-    let mut asked = VoteRequest::new(vote, request.last_log_id.map(log_id_in));
+    let mut asked = VoteRequest::new(vote, request.last_log_id.map(log_id_in).transpose()?);
     asked.leadership_transfer = request.leadership_transfer;
     Ok(asked)
 }
@@ -164,7 +177,7 @@ pub(crate) fn vote_response_out(response: &VoteResponse) -> wire::VoteResponse {
 
 pub(crate) fn vote_response_in(response: wire::VoteResponse) -> Result<VoteResponse, Malformed> {
     let vote = vote_in(response.vote)?;
-    Ok(VoteResponse::new(vote, response.last_log_id.map(log_id_in), response.granted))
+    Ok(VoteResponse::new(vote, response.last_log_id.map(log_id_in).transpose()?, response.granted))
 }
 
 pub(crate) fn transfer_out(request: &TransferLeaderRequest, envelope: wire::Envelope) -> wire::TransferLeaderRequest {
@@ -181,7 +194,7 @@ pub(crate) fn transfer_in(request: wire::TransferLeaderRequest, from: u64) -> Re
     if !vote.committed || vote.leader_id.voted_for != from {
         return Err(Malformed::wrong("from", format!("node {from} cannot hand over the leadership of {vote}")));
     }
-    Ok(TransferLeaderRequest::new(vote, request.to_node, request.last_log_id.map(log_id_in)))
+    Ok(TransferLeaderRequest::new(vote, request.to_node, request.last_log_id.map(log_id_in).transpose()?))
 }
 
 pub(crate) fn snapshot_meta_out(meta: &SnapshotMeta) -> wire::SnapshotMeta {
@@ -196,8 +209,8 @@ pub(crate) fn snapshot_meta_out(meta: &SnapshotMeta) -> wire::SnapshotMeta {
 pub(crate) fn snapshot_meta_in(meta: wire::SnapshotMeta) -> Result<SnapshotMeta, Malformed> {
     let membership = membership_in(meta.membership.ok_or(Malformed::Missing("membership of a snapshot"))?)?;
     Ok(SnapshotMeta {
-        last_log_id: Some(log_id_in(meta.last_log_id.ok_or(Malformed::Missing("last_log_id of a snapshot"))?)),
-        last_membership: StoredMembership::new(meta.membership_log_id.map(log_id_in), membership),
+        last_log_id: Some(log_id_in(meta.last_log_id.ok_or(Malformed::Missing("last_log_id of a snapshot"))?)?),
+        last_membership: StoredMembership::new(meta.membership_log_id.map(log_id_in).transpose()?, membership),
     })
 }
 
@@ -261,6 +274,8 @@ mod tests {
         check_refused(|message| message.entries[1].payload = None, "payload of an entry is missing");
         check_refused(|message| message.entries[1].log_id.as_mut().unwrap().index = 15, "15 where 12 must follow");
         check_refused(|message| message.prev_log_id = None, "11 where 0 must follow");
+        check_refused(|message| message.vote.as_mut().unwrap().term = u64::MAX, "beyond every count");
+        check_refused(|message| message.prev_log_id.as_mut().unwrap().index = u64::MAX, "beyond every count");
         check_refused(|message| message.entries[2].log_id.as_mut().unwrap().term = 3, "out of its term");
         check_refused(|message| message.entries[2].log_id.as_mut().unwrap().term = 6, "out of its term");
         check_refused(
