@@ -6,7 +6,7 @@ use std::time::Duration;
 use loadline_api::raft as wire;
 use loadline_api::raft::raft_server::RaftServer;
 use loadline_log::{AuditIndex, Identity, Journal, SharedDisk, SnapshotFile, WalObserver};
-use loadline_state_machine::{Done, Hash, LogIndex, Receipt, Refused, Request, State};
+use loadline_state_machine::{Done, Hash, LogIndex, Receipt, Refused, Request, RulesVersion, State};
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::errors::Fatal;
 use tokio::sync::watch;
@@ -215,6 +215,12 @@ impl Node {
     /// Members of the group.
     pub fn peers(&self) -> Vec<PeerView> {
         self.inner.peers()
+    }
+
+    /// The highest version of the rules that every member of the group knows. None while one has not said so lately: it may
+    /// come back as an older release, which could not apply by newer rules.
+    pub fn rules_known_to_all(&self) -> Option<RulesVersion> {
+        self.inner.rules_known_to_all()
     }
 
     /// Makes a learner a voter; `replace` is a voter that leaves in the same change. Only on the leader.

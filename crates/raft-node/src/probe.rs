@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use loadline_api::raft as wire;
-use loadline_state_machine::{Hash, LogIndex};
+use loadline_state_machine::{Hash, LogIndex, RULES_VERSION_MAX, RulesVersion};
 
 use crate::errors::StopReason;
 use crate::node::{Inner, Running};
@@ -19,6 +19,9 @@ use crate::types::Member;
 
 /// A clock that is further off than this is worth a warning: deadlines come from the leader's.
 pub(crate) const SKEW_WORTH_A_WARNING: Duration = Duration::from_secs(1);
+
+/// What a node said so many rounds ago says nothing about it now.
+const ROUNDS_REMEMBERED: u32 = 10;
 
 /// What another node said about itself last.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +59,19 @@ impl Neighbours {
             .collect();
         let able = voters.len() - low.len();
         if able > voters.len() / 2 { None } else { low.first().copied() }
+    }
+}
+
+impl Inner {
+    pub(crate) fn rules_known_to_all(&self) -> Option<RulesVersion> {
+        let running = self.running()?;
+        let seen = self.neighbours.all();
+        let since = self.clock.boottime().saturating_sub(self.config.timing.probe_every * ROUNDS_REMEMBERED);
+        let others = running.membership().nodes().map(|(id, _)| *id).collect::<Vec<u64>>();
+        others.iter().filter(|id| **id != running.identity.node_id).try_fold(RULES_VERSION_MAX, |known, id| {
+            let said = seen.get(id).filter(|seen| seen.at >= since)?;
+            Some(known.min(RulesVersion(said.rules_version_max)))
+        })
     }
 }
 

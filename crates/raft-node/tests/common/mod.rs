@@ -18,6 +18,7 @@ use loadline_raft_node::{
 };
 use loadline_state_machine::{Actor, Command, Hash, LogIndex, Receipt, Request, RequestId};
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
 
 /// Longer than anything takes on a machine that does a hundred other things.
@@ -150,8 +151,7 @@ impl Member {
 
     /// The node ends in order.
     pub(crate) async fn shut_down(&mut self) {
-        let node = self.node();
-        self.run(async move { node.shutdown().await }).await;
+        self.shut_down_gently().await;
         let up = self.up.take().expect("the node is up");
         drop(up.node);
         tokio::task::block_in_place(|| up.runtime.shutdown_timeout(DEADLINE));
@@ -164,10 +164,20 @@ impl Member {
         self.disk = ModelDisk::new(seed);
     }
 
+    /// The node ends in order, and the rest of its process goes on.
+    pub(crate) async fn shut_down_gently(&self) {
+        let node = self.node();
+        self.run(async move { node.shutdown().await }).await;
+    }
+
+    /// Starts work on the node's own runtime.
+    pub(crate) fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        self.up.as_ref().expect("the node is up").runtime.spawn(work)
+    }
+
     /// Runs on the node's own runtime, so that nothing of it outlives the node.
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
-        let up = self.up.as_ref().expect("the node is up");
-        up.runtime.spawn(work).await.expect("the node stays up")
+        self.spawn(work).await.expect("the node stays up")
     }
 
     pub(crate) async fn propose(&self, request: Request) -> Result<Receipt, ProposeError> {
