@@ -67,8 +67,9 @@ impl Inner {
         let running = self.running()?;
         let seen = self.neighbours.all();
         let since = self.clock.boottime().saturating_sub(self.config.timing.probe_every * ROUNDS_REMEMBERED);
-        let others = running.membership().nodes().map(|(id, _)| *id).collect::<Vec<u64>>();
-        others.iter().filter(|id| **id != running.identity.node_id).try_fold(RULES_VERSION_MAX, |known, id| {
+        let membership = running.membership();
+        let mut others = membership.nodes().map(|(id, _)| id).filter(|id| **id != running.identity.node_id);
+        others.try_fold(RULES_VERSION_MAX, |known, id| {
             let said = seen.get(id).filter(|seen| seen.at >= since)?;
             Some(known.min(RulesVersion(said.rules_version_max)))
         })
