@@ -14,6 +14,9 @@
 //! Deliberately not here: Raft itself (no openraft), what an entry means (no `Command`), an async runtime. Payloads are
 //! opaque. `raft-node` puts the meaning on top.
 
+// Test data is small by construction.
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
+
 mod audit_index;
 pub mod disk;
 mod encoding;

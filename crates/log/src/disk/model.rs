@@ -141,9 +141,13 @@ impl ModelDisk {
         }
     }
 
-    /// The process dies, the machine does not: unsynced writes stay in the cache. Every handle is dead.
+    /// The process dies, the machine does not: unsynced writes stay in the cache. Every handle is dead. After a scheduled
+    /// cut it says that only the process was cut off there.
     pub fn kill_process(&self) {
-        lock(&self.world.state).generation += 1;
+        let mut state = lock(&self.world.state);
+        state.generation += 1;
+        state.power_off = false;
+        state.cut_at = None;
     }
 
     /// A handle for the next process.

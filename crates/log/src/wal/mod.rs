@@ -160,7 +160,7 @@ struct Handle {
 /// Who holds the writer.
 enum Hand {
     Thread { id: ThreadId, thread: Mutex<Option<JoinHandle<()>>> },
-    Inline(Mutex<Writer>),
+    Inline(Box<Mutex<Writer>>),
 }
 
 impl Wal {
@@ -175,7 +175,7 @@ impl Wal {
         writer.opened().map_err(|source| failed("write to the write-ahead log", source))?;
         let core = Arc::new(Core::new(state, recovered.index, writer.disk_bytes()));
         let hand = match options.threading {
-            Threading::Inline => Hand::Inline(Mutex::new(writer)),
+            Threading::Inline => Hand::Inline(Box::new(Mutex::new(writer))),
             Threading::Thread => {
                 let core = core.clone();
                 let thread = std::thread::Builder::new()

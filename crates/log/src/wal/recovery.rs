@@ -172,7 +172,8 @@ impl Scanned {
         let garbage = content_end(&self.bytes).saturating_sub(self.end);
         write(self.synced, &self.bytes[self.synced..self.end])
             .and_then(|()| write(self.end, &vec![0; garbage]))
-            .and_then(|()| self.segment.file.sync_data())
+            // With the length: whoever made room for a large record in a spare segment may have died before it was durable.
+            .and_then(|()| self.segment.file.sync_all())
             .map_err(|source| io_error(format!("repair the end of {}", segment::path(self.segment.number)), source))
     }
 }

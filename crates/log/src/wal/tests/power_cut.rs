@@ -334,3 +334,36 @@ fn a_power_cut_at_every_single_change_of_the_disk_loses_nothing() {
         }
     }
 }
+
+#[test]
+fn what_a_restart_reports_after_a_kill_at_any_change_survives_a_later_power_cut() {
+    // The writes of a killed process are in the page cache: readable, and not durable until somebody makes them so.
+    for kill_at in 1.. {
+        let mut finished = true;
+        for seed in 0..6 {
+            let disk = ModelDisk::new(seed);
+            disk.cut_power_at(kill_at);
+            let open = || Wal::open(Arc::new(disk.reopen()), small(Threading::Inline));
+            let wal = open();
+            if let Ok(wal) = &wal {
+                let mut history = History::from(wal, 1);
+                for step in ALL_WAYS {
+                    history.step(wal, step);
+                }
+            }
+            finished &= !disk.power_is_off();
+            disk.kill_process();
+            drop(wal);
+            let wal = open().unwrap_or_else(|error| panic!("killed at {kill_at}, seed {seed}: {error}"));
+            let reported = Picture::of(&wal);
+            disk.power_cut();
+            drop(wal);
+            let wal = open().unwrap_or_else(|error| panic!("killed at {kill_at}, seed {seed}: {error}"));
+            assert_eq!(Picture::of(&wal), reported, "killed at {kill_at}, seed {seed}");
+        }
+        if finished {
+            assert!(kill_at > 60, "{kill_at}");
+            break;
+        }
+    }
+}
