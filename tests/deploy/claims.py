@@ -112,6 +112,8 @@ def peers_find_each_other(objects: list[dict]) -> str | None:
             return f"pod {ordinal} advertises {environment.get('LOADLINE_ADVERTISE')!r}, and is at {reachable[ordinal]}"
         if environment.get("LOADLINE_PEERS", "").split(",") != reachable:
             return f"pod {ordinal} has peers {environment.get('LOADLINE_PEERS')!r}, not {reachable}"
+        if environment.get("LOADLINE_JOIN") != environment["LOADLINE_PEERS"]:
+            return f"pod {ordinal} would join {environment.get('LOADLINE_JOIN')!r}, not its peers"
     return None
 
 
@@ -359,6 +361,7 @@ CLAIMS = [
         (STATEFUL_SET, f"{NODE}/env/2/value", "loadline-0"),
         (STATEFUL_SET, f"{NODE}/env/3/value", "$(POD_NAME).loadline.$(POD_NAMESPACE).svc:7700"),
         (STATEFUL_SET, f"{NODE}/env/4/value", "loadline-0.loadline-peers.somewhere.svc:7700"),
+        (STATEFUL_SET, f"{NODE}/env/5", GONE),
         (STATEFUL_SET, f"{NODE}/ports/0/containerPort", 7701),
     ]),
     Claim("a node listens where its ports are, and not only for itself", listens_where_the_ports_are, [

@@ -162,5 +162,6 @@ def pod(objects: list[dict], ordinal: int, namespace: str) -> dict:
 def print_pods() -> list[str]:
     objects = build(KUSTOMIZE / "base")
     count = find(objects, "StatefulSet", "loadline")["spec"]["replicas"]
-    print(json.dumps([pod(objects, ordinal, "default") for ordinal in range(count)], indent=2))
+    # And one more than there are: somebody will scale the set.
+    print(json.dumps([pod(objects, ordinal, "default") for ordinal in range(count + 1)], indent=2))
     return []

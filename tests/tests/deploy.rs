@@ -115,6 +115,19 @@ fn three_pods_form_one_group_in_whatever_order_they_start() {
 }
 
 #[test]
+fn a_fourth_pod_joins_the_three_and_votes() {
+    let _alone = alone();
+    let mut set = RunningSet::new();
+    for ordinal in 0..3 {
+        set.start(ordinal);
+    }
+    set.wait_for_leader();
+    set.start(3);
+    wait_until("the fourth pod is ready", || set.probe(3, "readinessProbe") == 200);
+    wait_until("the fourth pod votes", || set.roles().values().filter(|role| *role == "follower").count() == 3);
+}
+
+#[test]
 fn a_pod_that_stops_hands_leadership_on_and_only_its_own() {
     let _alone = alone();
     let mut set = RunningSet::new();
@@ -180,6 +193,7 @@ impl Pod {
     }
 }
 
+/// The pods of the set, and one that would come if somebody scaled it.
 fn pods() -> Vec<Pod> {
     let pods: Vec<Value> = serde_json::from_str(&check("pods")).expect("JSON");
     let text = |value: &Value| value.as_str().expect("text").to_owned();

@@ -30,5 +30,10 @@ pub mod raft {
     };
 }
 
+/// How many bytes a message takes on the wire.
+pub fn size_of(message: &impl prost::Message) -> usize {
+    message.encoded_len()
+}
+
 /// Every message and service of `loadline.v1`, as a serialised `FileDescriptorSet`; gRPC reflection answers from it.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/loadline.v1.bin"));

@@ -14,6 +14,9 @@
 //! Deliberately not here: Raft itself (no openraft), what an entry means (no `Command`), an async runtime. Payloads are
 //! opaque. `raft-node` puts the meaning on top.
 
+// Test data is small by construction.
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
+
 mod audit_index;
 pub mod disk;
 mod encoding;
@@ -34,3 +37,9 @@ pub use wal::{Done, LogPosition, Record, StoredVote, Threading, Wal, WalError, W
 /// knows what the lost bytes had promised, so this node must not vote again under its old id.
 pub(crate) const HOW_TO_RECOVER: &str = "to recover, run `loadline operator raft remove-peer <this node>` against a \
      healthy node, move this data folder away and start the node with an empty one: it joins again under a new id";
+
+/// Locks, also after a panic elsewhere: what our locks guard is whole between any two statements that can panic, and what
+/// a panic really broke is reported by whoever had it.
+pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

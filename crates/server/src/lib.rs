@@ -1,5 +1,25 @@
 //! The composition root: wires the node together and serves gRPC and HTTP.
 //!
-//! A library, so that the command line, tests and a simulator run the same wiring.
+//! A library, so that the command line, tests and a simulator run the same wiring. Where to look:
+//! - [`config`] is what a node is told; [`serve`] is the wiring; `shutdown` is its end;
+//! - `grpc` answers callers: `admin`, `watch`, `operator`, each behind a door (`limits`), with one map of `errors`;
+//! - `http` answers probes and Prometheus, from `readiness` and `metrics`;
+//! - `leading` is what only the leader does.
+//!
+//! Not here: what a request means (`loadline-state-machine`), how it is recorded (`loadline-raft-node`), who acts on the
+//! outside world (`loadline-executor`).
 
 pub mod config;
+mod grpc;
+mod http;
+mod leading;
+mod logging;
+mod metrics;
+mod proposals;
+mod readiness;
+mod serve;
+mod shutdown;
+
+pub use config::ServerConfig;
+pub use logging::init_logging;
+pub use serve::{Listeners, ServeError, serve, serve_on};

@@ -5,7 +5,7 @@
 
 use crate::chain::{self, Link};
 use crate::decide::{Moment, decide, event_count};
-use crate::event::encode_events;
+use crate::event::encode_caused_events;
 use crate::evolve::evolve;
 use crate::requests::Remembered;
 use crate::settings::{REQUEST_WINDOW, REQUEST_WINDOW_COUNT};
@@ -56,7 +56,7 @@ pub fn apply(state: &mut State, index: LogIndex, entry: &Sealed) -> Applied {
     react(state, &mut so_far, requests.len());
 
     let SoFar { events, causes, .. } = so_far;
-    let events_bytes = encode_events(&events, &causes);
+    let events_bytes = encode_caused_events(causes.iter().copied().zip(&events));
     let hash = chain::extend(state, index, Link::Entry { bytes: entry.bytes(), events: &events_bytes });
     Applied { index, time: state.now, hash, receipts, events, causes, events_bytes }
 }
@@ -66,7 +66,7 @@ pub fn apply(state: &mut State, index: LogIndex, entry: &Sealed) -> Applied {
 pub fn pass(state: &mut State, index: LogIndex, payload: &[u8]) -> Applied {
     chain::assert_next(state, index);
     let hash = chain::extend(state, index, Link::Passed { payload });
-    let events_bytes = encode_events(&[], &[]);
+    let events_bytes = encode_caused_events([]);
     Applied { index, time: state.now, hash, receipts: vec![], events: vec![], causes: vec![], events_bytes }
 }
 
@@ -100,36 +100,48 @@ impl SoFar {
 
 /// Answers one request: from memory if it was answered before, else by doing all of it or nothing.
 fn settle(state: &mut State, so_far: &mut SoFar, place: u32, request: &Request) -> Receipt {
-    let receipt = |result| Receipt { index: so_far.index, result, repeated: false };
-    let payload = request.payload_hash();
-    if let Some(id) = request.request_id {
+    let index = so_far.index;
+    let answered = |result| Receipt { index, result, repeated: false };
+    let remember_as = request.request_id.map(|id| (id, request.payload_hash()));
+    if let Some((id, payload)) = remember_as {
         match state.requests.recognise(id, payload, state.now, state.settings.span(&REQUEST_WINDOW)) {
             Ok(None) => {}
             Ok(Some(first_answer)) => return first_answer,
             // Not remembered: under this id there is either another answer already, or no room for one.
-            Err(rejection) => return receipt(Err(Refused { ordinal: 0, rejection })),
+            Err(rejection) => return answered(Err(Refused { ordinal: 0, rejection })),
         }
     }
 
-    let mut fork = state.clone();
-    let receipt = match perform(&mut fork, so_far.moment(state), request) {
+    let receipt = answered(match perform_all_or_nothing(state, so_far.moment(state), request) {
         Ok((done, events)) => {
-            *state = fork;
-            let receipt = receipt(Ok(done));
             so_far.add(Cause::Request(place), events);
-            receipt
+            Ok(done)
         }
-        Err(refused) => receipt(Err(refused)),
-    };
-    if let Some(id) = request.request_id {
+        Err(refused) => Err(refused),
+    });
+    if let Some((id, payload)) = remember_as {
         state.requests.remember(id, Remembered { payload, receipt: receipt.clone() });
     }
     receipt
 }
 
-/// Does the commands of a request one after the other, each seeing what those before left. On an error the fork is in the
-/// middle of things and must be thrown away.
-fn perform(fork: &mut State, start: Moment, request: &Request) -> Result<(Vec<Done>, Vec<Event>), Refused> {
+type Performed = Result<(Vec<Done>, Vec<Event>), Refused>;
+
+fn perform_all_or_nothing(state: &mut State, start: Moment, request: &Request) -> Performed {
+    // A single command is decided before anything is written, so it is all or nothing without a fork. The fork would make
+    // every write of a packed entry copy its path through the tables again.
+    if request.commands.len() == 1 {
+        return perform(state, start, request);
+    }
+    let mut fork = state.clone();
+    let performed = perform(&mut fork, start, request)?;
+    *state = fork;
+    Ok(performed)
+}
+
+/// Does the commands of a request one after the other, each seeing what those before left. If one that is not the first
+/// is refused, the state is left in the middle of things and must be thrown away.
+fn perform(state: &mut State, start: Moment, request: &Request) -> Performed {
     let count = request.commands.len();
     let whole = |rejection| Refused { ordinal: 0, rejection };
     if count == 0 {
@@ -143,11 +155,11 @@ fn perform(fork: &mut State, start: Moment, request: &Request) -> Result<(Vec<Do
     let mut done = Vec::with_capacity(count);
     for (ordinal, command) in (0..).zip(&request.commands) {
         let at = Moment { ordinal: start.ordinal + event_count(all.len()), ..start };
-        let events = decide(fork, at, command).map_err(|rejection| Refused { ordinal, rejection })?;
+        let events = decide(state, at, command).map_err(|rejection| Refused { ordinal, rejection })?;
         for event in &events {
-            evolve(fork, event);
+            evolve(state, event);
         }
-        done.push(Done { changed: !events.is_empty(), answer: answer(fork, command, &events) });
+        done.push(Done { changed: !events.is_empty(), answer: answer(state, command, &events) });
         all.extend(events);
     }
     Ok((done, all))

@@ -63,3 +63,74 @@ impl Applied {
         keys
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Actor, Entry, LogIndex, Request, State, apply};
+
+    fn keys(requests: Vec<(&str, Vec<Command>)>) -> Vec<Vec<u8>> {
+        let requests = requests
+            .into_iter()
+            .map(|(actor, commands)| Request { actor: Actor::new(actor, "test"), request_id: None, commands })
+            .collect();
+        let sealed = Sealed::seal(Entry { stamped_at: Time::from_millis(9), requests });
+        apply(&mut State::new(), LogIndex(1), &sealed).index_keys(&sealed)
+    }
+
+    fn create(name: &str) -> Command {
+        Command::CreateCluster { name: name.to_owned() }
+    }
+
+    #[test]
+    fn an_entry_is_found_by_who_asked_what_was_asked_what_happened_to_what_and_when() {
+        let rename = Command::RenameCluster { name: "a".to_owned(), to: "b".to_owned(), etag: None };
+        let found =
+            keys(vec![("alice", vec![create("a"), rename]), ("bob", vec![create("b")]), ("bob", vec![create("-")])]);
+        let mut expected = vec![
+            actor_key("alice"),
+            actor_key("bob"),
+            command_key(20),
+            command_key(21),
+            event_key(20),
+            event_key(21),
+            resource_key(&ResourceName::cluster("a")),
+            resource_key(&ResourceName::cluster("b")),
+            time_key(Time::from_millis(9)),
+        ];
+        expected.sort();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn an_entry_that_only_tells_the_time_is_not_indexed() {
+        assert_eq!(keys(vec![("loadline", vec![Command::Tick])]), Vec::<Vec<u8>>::new());
+    }
+
+    #[test]
+    fn no_key_is_the_beginning_of_another() {
+        let all = [
+            actor_key("demo"),
+            actor_key("demo2"),
+            actor_key(""),
+            resource_key(&ResourceName::cluster("demo")),
+            resource_key(&ResourceName::cluster("demo2")),
+            command_key(1),
+            command_key(257),
+            event_key(1),
+            time_key(Time::from_millis(0)),
+            time_key(Time::from_millis(1)),
+        ];
+        for (place, key) in all.iter().enumerate() {
+            for (other_place, other) in all.iter().enumerate() {
+                assert!(place == other_place || !other.starts_with(key), "{key:?} finds {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_of_time_sort_by_time_and_long_texts_are_cut() {
+        assert!(time_key(Time::from_millis(255)) < time_key(Time::from_millis(256)));
+        assert_eq!(actor_key(&"x".repeat(1 << 20)).len(), 2 + TEXT_BYTES_MAX);
+    }
+}

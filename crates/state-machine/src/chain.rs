@@ -54,6 +54,6 @@ pub(crate) fn extend(state: &mut State, index: LogIndex, link: Link<'_>) -> Hash
 /// The log has no gaps. One here means that an entry was lost or applied twice, and going on would be guessing.
 pub(crate) fn assert_next(state: &State, index: LogIndex) {
     // Raft logs begin at 0 or at 1.
-    let next = if state.is_new() { index.0 <= 1 } else { index.0 == state.applied.0 + 1 };
+    let next = if state.is_new() { index.0 <= 1 } else { Some(index.0) == state.applied.0.checked_add(1) };
     assert!(next, "entry {index} cannot follow entry {}: the log has a gap or was applied twice", state.applied);
 }

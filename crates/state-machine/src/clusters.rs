@@ -72,7 +72,7 @@ impl Clusters {
 
 pub(crate) fn create(clusters: &Clusters, at: Moment, name: &str) -> Result<Vec<Event>, Rejection> {
     check_name(Field::Name, name)?;
-    name_is_free(clusters, name)?;
+    name_is_free(clusters, Field::Name, name)?;
     let cluster = Cluster {
         id: clusters.allocate(at.revision()),
         name: name.to_owned(),
@@ -96,7 +96,7 @@ pub(crate) fn rename(
     if name == to {
         return Ok(vec![]);
     }
-    name_is_free(clusters, to)?;
+    name_is_free(clusters, Field::To, to)?;
     let cluster = Cluster { name: to.to_owned(), updated: at.revision(), ..before.clone() };
     Ok(vec![Event::ClusterRenamed { from: name.to_owned(), cluster }])
 }
@@ -128,9 +128,44 @@ fn existing<'a>(clusters: &'a Clusters, name: &str) -> Result<&'a Cluster, Rejec
     clusters.get(name).ok_or_else(|| Rejection::NotFound { resource: ResourceName::cluster(name) })
 }
 
-fn name_is_free(clusters: &Clusters, name: &str) -> Result<(), Rejection> {
+fn name_is_free(clusters: &Clusters, field: Field, name: &str) -> Result<(), Rejection> {
     match clusters.get(name) {
-        Some(taken) => Err(Rejection::AlreadyExists { resource: ResourceName::cluster(name), etag: taken.updated }),
+        Some(taken) => {
+            Err(Rejection::AlreadyExists { field, resource: ResourceName::cluster(name), etag: taken.updated })
+        }
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LogIndex;
+
+    fn clusters(count: u64) -> Clusters {
+        let mut clusters = Clusters::default();
+        for index in 0..count {
+            let made = Revision { index: LogIndex(index), ordinal: 0 };
+            clusters.put(&Cluster {
+                id: made.into(),
+                name: format!("c{index}"),
+                created: made,
+                updated: made,
+                created_at: Time::default(),
+            });
+        }
+        clusters
+    }
+
+    #[test]
+    fn a_fork_shares_everything_until_one_of_the_two_changes() {
+        let clusters = clusters(1_000);
+        let mut fork = clusters.clone();
+        assert!(fork.by_id.ptr_eq(&clusters.by_id) && fork.by_name.ptr_eq(&clusters.by_name));
+        let id = fork.get("c7").map(|cluster| cluster.id).expect("it was put there");
+        fork.remove(id);
+        assert_eq!((fork.len(), clusters.len()), (999, 1_000));
+        let untouched = fork.by_id.iter().zip(&clusters.by_id).take(7).all(|(one, other)| Arc::ptr_eq(one.1, other.1));
+        assert!(untouched, "rows are shared, not copied");
     }
 }

@@ -69,10 +69,11 @@ pub enum Cause {
 
 const EVENTS_FORMAT: u16 = 1;
 
-pub(crate) fn encode_events(events: &[Event], causes: &[Cause]) -> Vec<u8> {
+/// The counterpart of [`decode_caused_events`].
+pub fn encode_caused_events<'a>(events: impl IntoIterator<Item = (Cause, &'a Event)>) -> Vec<u8> {
     let mut out = Encoder::with_format(EVENTS_FORMAT);
-    for (event, cause) in events.iter().zip(causes) {
-        out.put(cause);
+    for (cause, event) in events {
+        out.put(&cause);
         event.write(&mut out);
     }
     out.into_bytes()

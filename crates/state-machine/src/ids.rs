@@ -110,6 +110,12 @@ impl RequestId {
         Time::from_millis(u64::try_from(self.0 >> 80).unwrap_or(u64::MAX))
     }
 
+    /// Every id made at `time` or later is at least this, and every earlier one is less. It is itself no id.
+    pub(crate) fn lowest_at(time: Time) -> Self {
+        const MILLIS_MAX: u64 = (1 << 48) - 1;
+        Self(u128::from(time.as_millis().min(MILLIS_MAX)) << 80)
+    }
+
     pub fn is_v7(self) -> bool {
         let version = (self.0 >> 76) & 0xf;
         let variant = (self.0 >> 62) & 0b11;

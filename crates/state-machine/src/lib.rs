@@ -14,6 +14,7 @@
 //! (`crates/log`), and everything that touches the world outside (`crates/executor`).
 
 #![forbid(unsafe_code)]
+#![deny(clippy::float_arithmetic)]
 
 mod apply;
 pub mod audit;
@@ -55,7 +56,7 @@ pub use configuration::options::{
 pub use configuration::{Approval, Configuration, ConfigurationProblem, ReplicaScope, Rule, StrategyKind};
 pub use encoding::{Blob, DecodeError};
 pub use entry::{Entry, Request, Sealed};
-pub use event::{AbortReason, Cause, Event, decode_caused_events, decode_events};
+pub use event::{AbortReason, Cause, Event, decode_caused_events, decode_events, encode_caused_events};
 pub use ids::{Actor, ClusterId, Epoch, Hash, LogIndex, NodeNumber, ParseIdError, RequestId, Revision, RulesVersion};
 pub use nodes::Leader;
 pub use receipt::{Answer, Done, Receipt, Refused};

@@ -40,11 +40,11 @@ pub enum Rejection {
     #[error("{resource} does not exist")]
     NotFound { resource: ResourceName },
     #[error("{resource} already exists (etag {etag})")]
-    AlreadyExists { resource: ResourceName, etag: Revision },
+    AlreadyExists { field: Field, resource: ResourceName, etag: Revision },
     #[error("rank {rank} is taken by {by}: every size has a rank of its own")]
     RankTaken { rank: u32, by: ResourceName },
     #[error(
-        "{resource} has changed: the etag given is {given}, the current one is {}; read it again, then decide",
+        "{resource} is not as it was: the etag given is {given}, the current one is {}; read it again, then decide",
         shown(.current)
     )]
     EtagMismatch { resource: ResourceName, given: Revision, current: Option<Revision> },
@@ -220,9 +220,10 @@ impl Rejection {
     /// Which field of the command to look at, if it is one field.
     pub fn field(&self) -> Option<&'static str> {
         let field = match self {
-            Self::InvalidName { field, .. } | Self::InvalidText { field, .. } | Self::OutOfRange { field, .. } => {
-                *field
-            }
+            Self::InvalidName { field, .. }
+            | Self::InvalidText { field, .. }
+            | Self::OutOfRange { field, .. }
+            | Self::AlreadyExists { field, .. } => *field,
             Self::NoCommands | Self::TooManyCommands { .. } => Field::Commands,
             Self::RequestIdNotV7 { .. }
             | Self::RequestIdReused { .. }
@@ -230,7 +231,7 @@ impl Rejection {
             | Self::RequestFromFuture { .. } => Field::RequestId,
             Self::RankTaken { .. } => Field::Rank,
             Self::EtagMismatch { .. } => Field::Etag,
-            Self::UnknownSetting { .. } | Self::NotFound { .. } | Self::AlreadyExists { .. } => Field::Name,
+            Self::UnknownSetting { .. } | Self::NotFound { .. } => Field::Name,
             Self::InvalidSetting { .. } => Field::Value,
             Self::RulesCannotFall { .. } | Self::RulesUnknown { .. } => Field::To,
             Self::StaleTerm { .. }
@@ -280,7 +281,7 @@ impl Rejection {
                 ("max", max.to_string()),
             ],
             Self::NotFound { resource } => vec![("resource", resource.to_string())],
-            Self::AlreadyExists { resource, etag } => {
+            Self::AlreadyExists { resource, etag, .. } => {
                 vec![("resource", resource.to_string()), ("etag", etag.to_string())]
             }
             Self::RankTaken { rank, by } => vec![("rank", rank.to_string()), ("by", by.to_string())],
@@ -327,7 +328,7 @@ fn millis(time: Time) -> String {
 }
 
 fn shown(etag: &Option<Revision>) -> String {
-    etag.map_or_else(|| "none, nobody has changed it yet".to_owned(), |etag| etag.to_string())
+    etag.map_or_else(|| "none (nobody has ever set it)".to_owned(), |etag| etag.to_string())
 }
 
 fn did_you_mean(close: &[String]) -> String {

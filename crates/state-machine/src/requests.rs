@@ -21,19 +21,47 @@ pub(crate) struct Remembered {
     pub(crate) receipt: Receipt,
 }
 
+/// A bound on ids, not on times: of many ids made in one millisecond, only those that had to go are below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Floor(RequestId);
+
+impl Floor {
+    fn at(time: Time) -> Self {
+        Self(RequestId::lowest_at(time))
+    }
+
+    fn above(id: RequestId) -> Self {
+        Self(RequestId(id.0.saturating_add(1)))
+    }
+
+    /// Rounded up, so that the time of any id below the floor is before it.
+    fn time(self) -> Time {
+        match self.0.time() {
+            whole if Self::at(whole) == self => whole,
+            within => within + Span::from_millis(1),
+        }
+    }
+}
+
+impl Default for Floor {
+    fn default() -> Self {
+        Self::at(Time::default())
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Requests {
     remembered: Table<RequestId, Arc<Remembered>>,
-    /// Ids made before are forgotten, or will be. It never goes back, even if the window is made longer again.
-    floor: Time,
+    /// Ids below are forgotten, or will be. It never goes back, even if the window is made longer again.
+    floor: Floor,
 }
 
 impl Requests {
-    pub(crate) fn with_floor(floor: Time) -> Self {
+    pub(crate) fn with_floor(floor: Floor) -> Self {
         Self { remembered: Table::new(), floor }
     }
 
-    pub(crate) fn floor(&self) -> Time {
+    pub(crate) fn floor(&self) -> Floor {
         self.floor
     }
 
@@ -61,9 +89,9 @@ impl Requests {
             return Err(Rejection::RequestIdNotV7 { id });
         }
         let made_at = id.time();
-        let floor = self.floor.max(now.before(window));
-        if made_at < floor {
-            return Err(Rejection::RequestTooOld { id, made_at, floor, now });
+        let floor = self.floor.max(Floor::at(now.before(window)));
+        if Floor(id) < floor {
+            return Err(Rejection::RequestTooOld { id, made_at, floor: floor.time(), now });
         }
         if made_at > now + window {
             return Err(Rejection::RequestFromFuture { id, made_at, now, window });
@@ -81,15 +109,14 @@ impl Requests {
 
     /// Forgets what is older than the window, and the oldest of what is too many. `added` is how many requests the entry had.
     pub(crate) fn forget(&mut self, now: Time, window: Span, count_max: u64, added: usize) {
-        self.floor = self.floor.max(now.before(window));
+        self.floor = self.floor.max(Floor::at(now.before(window)));
         let count_max = usize::try_from(count_max).unwrap_or(usize::MAX);
         for _ in 0..FORGOTTEN_PER_ENTRY_MAX + added {
             let Some((oldest, _)) = self.remembered.get_min() else { break };
             let oldest = *oldest;
             if self.remembered.len() > count_max {
-                // Others of the same millisecond go below the floor with it: better refused than done twice.
-                self.floor = self.floor.max(oldest.time() + Span::from_millis(1));
-            } else if oldest.time() >= self.floor {
+                self.floor = self.floor.max(Floor::above(oldest));
+            } else if Floor(oldest) >= self.floor {
                 break;
             }
             self.remembered.remove(&oldest);

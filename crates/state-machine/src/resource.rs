@@ -190,3 +190,20 @@ pub(crate) fn check_etag(
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_name_is_read_back_as_it_was_written() {
+        for name in [ResourceName::size("25cc"), ResourceName::cluster("demo"), ResourceName::setting("request_window")]
+        {
+            assert_eq!(name.to_string().parse(), Ok(name));
+        }
+        assert_eq!(ResourceName::cluster("demo").to_string(), "clusters/demo");
+        for wrong in ["", "demo", "clusters/", "cluster/demo", "/demo", "clusters/a/b", "clusters"] {
+            assert!(wrong.parse::<ResourceName>().is_err(), "{wrong:?} must not be a resource name");
+        }
+    }
+}

@@ -4,12 +4,16 @@
 //! What the backup decides: sizes, clusters, settings. What stays ours: the log and its chain, time, leader, rules and
 //! the memory of requests. The group starts a new incarnation, so that nothing that was set in motion in the life that the
 //! backup remembers, or in the one it replaces, can be taken for something of the new one.
+//!
+//! A retry of the whole restore: `BeginRestore` under its first request id answers with the same restore as then. Chunks
+//! that are already there, or come too late, are refused and change nothing; `FinishRestore` under its own first id
+//! then either does it or answers what was done.
 
 use serde::{Deserialize, Serialize};
 
 use crate::decide::Moment;
 use crate::event::AbortReason;
-use crate::names::check_range;
+use crate::names::{check_range, shortened};
 use crate::table::Table;
 use crate::{Blob, Cluster, Event, Field, Hash, Rejection, Revision, Size, Span, State, Time};
 
@@ -118,7 +122,8 @@ pub(crate) fn finish(state: &State, at: Moment, restore: Revision) -> Result<Vec
     }
     // A format that this release reads and an older one does not comes with rules of its own, or nodes of both
     // releases would answer differently here.
-    let backup = State::decode(&bytes).map_err(|error| Rejection::BackupUnreadable { reason: error.to_string() })?;
+    let backup =
+        State::decode(&bytes).map_err(|error| Rejection::BackupUnreadable { reason: shortened(&error.to_string()) })?;
     if backup.rules > state.rules {
         return Err(Rejection::BackupTooNew { backup: backup.rules, current: state.rules });
     }
@@ -166,5 +171,29 @@ fn under_way(staging: Option<&Staging>, given: Revision) -> Result<&Staging, Rej
         None => Err(Rejection::NoRestore),
         Some(staging) if staging.head.restore == given => Ok(staging),
         Some(staging) => Err(Rejection::OtherRestore { given, current: staging.head.restore }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{LogIndex, RulesVersion};
+
+    #[test]
+    fn a_backup_made_under_newer_rules_waits_until_the_group_has_them() {
+        let bytes = State::new().encode();
+        let restore = Revision::default();
+        let mut staging = Staging::begin(restore, bytes.len() as u64, Hash::of(&bytes), Time::default());
+        staging.store(0, &Blob::from(bytes), Time::default());
+        let mut state = State { restore: Some(Arc::new(staging)), rules: RulesVersion(0), ..State::new() };
+        let at = Moment { index: LogIndex(1), now: Time::default(), ordinal: 0 };
+        assert_eq!(
+            finish(&state, at, restore),
+            Err(Rejection::BackupTooNew { backup: RulesVersion(1), current: RulesVersion(0) })
+        );
+        state.rules = RulesVersion(1);
+        assert!(finish(&state, at, restore).is_ok());
     }
 }

@@ -278,6 +278,8 @@ fn close_names(rules: RulesVersion, name: &str) -> Vec<String> {
     // A name much longer than any of ours is no slip of the finger, and comparing takes time with its length.
     const NAME_BYTES_MAX: usize = 64;
     const CLOSE_MAX: usize = 3;
+    // Shorter pieces are in too many names to mean one.
+    const PIECE_BYTES_MIN: usize = 4;
     if name.len() > NAME_BYTES_MAX {
         return vec![];
     }
@@ -286,8 +288,49 @@ fn close_names(rules: RulesVersion, name: &str) -> Vec<String> {
         .iter()
         .filter(|definition| definition.since <= rules)
         .map(|definition| (strsim::damerau_levenshtein(&name, definition.name), definition.name))
-        .filter(|(distance, known)| *distance <= known.len() / 3)
+        .filter(|(distance, known)| {
+            *distance <= known.len() / 3 || (name.len() >= PIECE_BYTES_MIN && known.contains(&name))
+        })
         .collect();
     close.sort_unstable();
     close.into_iter().take(CLOSE_MAX).map(|(_, known)| known.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_are_listed_by_name_and_their_defaults_are_allowed() {
+        assert!(DEFINITIONS.windows(2).all(|pair| pair[0].name < pair[1].name));
+        for definition in DEFINITIONS {
+            assert!(definition.allows(definition.default()), "{}", definition.name);
+            assert!(definition.description.ends_with('.'), "{}", definition.name);
+            let shown = definition.default().to_string();
+            assert_eq!(definition.parse(&shown), Some(definition.default()), "what is shown can be set again");
+        }
+    }
+
+    #[test]
+    fn a_value_of_another_kind_is_never_allowed() {
+        assert!(!REQUEST_WINDOW.allows(SettingValue::Count(600_000)));
+        assert!(!REQUEST_WINDOW_COUNT.allows(SettingValue::Bool(true)));
+        assert!(!is_possible(RulesVersion(1), "request_window", Some(SettingValue::Bool(true))));
+        assert!(!is_possible(RulesVersion(1), "request_window", Some(SettingValue::Span(Span::from_days(2)))));
+        assert!(!is_possible(RulesVersion(1), "unheard_of", None));
+    }
+
+    /// A node of an older release refuses a setting that it has not heard of. One that has must refuse it as long.
+    #[test]
+    fn a_setting_does_not_exist_before_the_rules_that_bring_it() {
+        let before = RulesVersion(0);
+        let settings = Settings::default();
+        let at = Moment { index: crate::LogIndex(1), now: crate::Time::default(), ordinal: 0 };
+        assert_eq!(settings.views(before), []);
+        assert_eq!(settings.view(before, "request_window"), None);
+        assert!(!is_possible(before, "request_window", None));
+        let unknown = Rejection::UnknownSetting { name: "request_window".to_owned(), close: vec![] };
+        assert_eq!(set(&settings, before, at, "request_window", "5m", None), Err(unknown.clone()));
+        assert_eq!(reset(&settings, before, at, "request_window", None), Err(unknown));
+    }
 }

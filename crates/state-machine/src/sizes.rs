@@ -93,7 +93,11 @@ pub(crate) fn create(
 ) -> Result<Vec<Event>, Rejection> {
     check_name(Field::Name, name)?;
     if let Some(size) = sizes.get(name) {
-        return Err(Rejection::AlreadyExists { resource: ResourceName::size(name), etag: size.updated });
+        return Err(Rejection::AlreadyExists {
+            field: Field::Name,
+            resource: ResourceName::size(name),
+            etag: size.updated,
+        });
     }
     let highest = sizes.largest().map_or(0, |size| size.rank);
     let rank = rank.unwrap_or_else(|| highest.saturating_add(RANK_STEP));

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::encoding::{Decoder, Encoder};
 use crate::nodes::{Leader, Nodes};
-use crate::requests::{Remembered, Requests};
+use crate::requests::{Floor, Remembered, Requests};
 use crate::restore::{RESTORE_BYTES_MAX, Staging, StagingHead};
 use crate::settings::{self, SettingRow};
 use crate::{
@@ -43,7 +43,7 @@ struct Head {
     incarnation: u64,
     leader: Option<Leader>,
     nodes: Nodes,
-    requests_floor: Time,
+    requests_floor: Floor,
 }
 
 impl State {
@@ -132,6 +132,15 @@ impl Reading {
         if head.rules > RULES_VERSION_MAX {
             return Err(DecodeError::RulesTooNew { to: head.rules.0, known: RULES_VERSION_MAX.0 });
         }
+        check(head.applied == LogIndex(0) || head.hash != Hash::default(), || {
+            format!("index {} was applied, but nothing is in the hash chain", head.applied)
+        })?;
+        check(head.leader.is_none_or(|leader| leader.announced <= head.applied), || {
+            format!("a leader was announced after index {}", head.applied)
+        })?;
+        check(head.nodes.founding <= head.nodes.highest, || {
+            format!("{} nodes, but numbers only up to {}", head.nodes.founding, head.nodes.highest)
+        })?;
         self.state.applied = head.applied;
         self.state.hash = head.hash;
         self.state.now = head.now;

@@ -12,6 +12,8 @@
 
 mod model;
 mod real;
+#[cfg(test)]
+mod tests;
 
 use std::{fmt, io, sync::Arc};
 

@@ -13,6 +13,7 @@ use std::{
 };
 
 use super::{Disk, DiskFile};
+use crate::lock;
 
 /// What a device writes as a whole or not at all.
 const SECTOR: usize = 512;
@@ -82,11 +83,6 @@ struct Sector {
     forgotten: bool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic in another test thread must not hide behind a poisoned lock; the contents are plain data.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn eio(what: &str) -> io::Error {
     io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()).kind_with(what)
 }
@@ -145,9 +141,13 @@ impl ModelDisk {
         }
     }
 
-    /// The process dies, the machine does not: unsynced writes stay in the cache. Every handle is dead.
+    /// The process dies, the machine does not: unsynced writes stay in the cache. Every handle is dead. After a scheduled
+    /// cut it says that only the process was cut off there.
     pub fn kill_process(&self) {
-        lock(&self.world.state).generation += 1;
+        let mut state = lock(&self.world.state);
+        state.generation += 1;
+        state.power_off = false;
+        state.cut_at = None;
     }
 
     /// A handle for the next process.
@@ -354,9 +354,9 @@ impl State {
         let changes = std::mem::take(&mut self.name_changes);
         // A journalling file system keeps a prefix of them; nothing promises that, so the other half of the time each
         // one lives or dies on its own.
-        let prefix = self.random.below(changes.len() as u64 + 1);
+        let prefix = self.random.pick(changes.len() + 1);
         let in_order = self.random.coin();
-        for (nth, change) in (0_u64..).zip(changes) {
+        for (nth, change) in changes.into_iter().enumerate() {
             let survives = if in_order { nth < prefix } else { self.random.coin() };
             if survives {
                 for (name, node) in &change.names {
@@ -426,10 +426,10 @@ impl Contents {
     fn settle(&mut self, random: &mut Random) {
         let lengths = std::mem::take(&mut self.lengths);
         let durable_len = lengths.first().copied().unwrap_or(self.bytes.len());
-        let len = match random.below(lengths.len() as u64 + 1) {
-            kept if (kept as usize) < lengths.len() => lengths[kept as usize],
-            _ => self.bytes.len(),
-        };
+        let len = lengths.get(random.pick(lengths.len() + 1)).copied().unwrap_or(self.bytes.len());
+        // A cut of the file that does not survive brings back what was cut off.
+        let len_max = lengths.iter().copied().fold(self.bytes.len(), usize::max);
+        self.bytes.resize(len_max, 0);
         // Whole outcomes (nothing, everything) are the likely ones in practice and would be rare among coin flips.
         let fate = random.below(4);
         for (number, mut sector) in std::mem::take(&mut self.unsynced) {
@@ -441,12 +441,12 @@ impl Contents {
                 1 => newest,
                 // Seen as a torn write: most arrives, a little does not.
                 2 if random.below(8) > 0 => newest,
-                _ => random.below(sector.versions.len() as u64) as usize,
+                _ => random.pick(sector.versions.len()),
             };
             let mut bytes = std::mem::take(&mut sector.versions[kept]);
             if kept == 0 && number * SECTOR >= durable_len && random.below(8) == 0 {
                 // The file grew into blocks that held something else before.
-                bytes.iter_mut().for_each(|byte| *byte = random.below(256) as u8);
+                bytes.iter_mut().for_each(|byte| [*byte, ..] = random.next().to_le_bytes());
             }
             let start = (number * SECTOR).min(self.bytes.len());
             let end = ((number + 1) * SECTOR).min(self.bytes.len());
@@ -653,6 +653,10 @@ impl Random {
     /// A number below `end` (at least 1). The bias of the remainder does not matter here.
     fn below(&mut self, end: u64) -> u64 {
         self.next() % end
+    }
+
+    fn pick(&mut self, end: usize) -> usize {
+        usize::try_from(self.below(end as u64)).unwrap_or(0)
     }
 
     fn coin(&mut self) -> bool {

@@ -1,41 +1,104 @@
-//! The journal: every applied entry with its events, for ever.
-use std::io;
+//! The journal: every applied entry with its events and index keys, for ever.
+//!
+//! Records are collected into blocks, compressed, and appended to segments that are never rewritten. What is appended is
+//! readable at once and durable after [`Journal::sync`], which must come before Raft may purge: until then a crash loses
+//! the tail here and the log still has it.
+//!
+//! - [`format`]: the bytes · [`recovery`]: opening after a crash, checking the whole · [`read`]: finding and unpacking blocks
+//!
+//! Not here: what entries, events and keys mean; and retention (segments stay until somebody decides otherwise).
+
+mod format;
+mod read;
+mod recovery;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard},
+};
 
 use bytes::Bytes;
 
-use crate::disk::SharedDisk;
+use self::{
+    format::{BlockPlace, Hash, Head, Seal},
+    read::{Block, BlockCache, Located},
+};
+use crate::{
+    HOW_TO_RECOVER,
+    disk::{DiskFile, SharedDisk, TEMP_SUFFIX},
+    encoding::PutFields as _,
+    frame::{Chain, Family, HEADER_BYTES},
+    lock,
+};
 
+/// One applied entry. Everything but `index` and `hash` is opaque here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalRecord {
     pub index: u64,
     pub time_ms: u64,
+    /// The state machine's chain hash after this entry.
     pub hash: [u8; 32],
     pub entry: Bytes,
     pub events: Bytes,
+    /// Under which the audit index finds this record.
     pub keys: Vec<Vec<u8>>,
 }
 
+impl JournalRecord {
+    fn bytes(&self) -> usize {
+        64 + self.entry.len() + self.events.len() + self.keys.iter().map(|key| key.len() + 4).sum::<usize>()
+    }
+}
+
+/// How to keep a journal.
 #[derive(Clone, Copy, Debug)]
 pub struct JournalOptions {
+    /// A segment that has grown to this is sealed.
     pub segment_bytes: u64,
+    /// Bytes of records, before compression, that make a block. A reader unpacks at least one.
     pub block_bytes: usize,
 }
+
 impl Default for JournalOptions {
     fn default() -> Self {
         Self { segment_bytes: 64 << 20, block_bytes: 64 << 10 }
     }
 }
 
+/// Why the journal could not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     #[error("cannot {doing}")]
     Io { doing: String, source: io::Error },
-    /// The same index was applied with another result before: this node has diverged from itself.
-    #[error("entry {index} was applied before with another hash")]
+    #[error("{file} is damaged at offset {offset}: {what}; {HOW_TO_RECOVER}")]
+    Damaged { file: String, offset: u64, what: String },
+    #[error("{file} at offset {offset}: {what}; run the newer program that wrote it")]
+    Newer { file: String, offset: u64, what: String },
+    #[error("{file} is not a file of the journal; nothing but its segments belongs there, so move it away")]
+    ForeignFile { file: String },
+    /// The same index was applied before with another result: this node has diverged from itself.
+    #[error("entry {index} was applied before with another result; {HOW_TO_RECOVER}")]
     Diverged { index: u64 },
+    #[error("entry {index} does not follow on from {last}")]
+    OutOfOrder { index: u64, last: u64 },
+    /// Before the beginning, or in a gap that a snapshot left.
+    #[error("entry {index} is not in this journal, the next one that is: {next:?}")]
+    Missing { index: u64, next: Option<u64> },
+    #[error("the journal has failed and takes nothing more: {reason}")]
+    Failed { reason: String },
+    #[error("the journal is closed")]
+    Closed,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+fn io_error(doing: impl Into<String>) -> impl FnOnce(io::Error) -> JournalError {
+    let doing = doing.into();
+    |source| JournalError::Io { doing, source }
+}
+
+/// What [`Journal::verify`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct JournalSummary {
     pub segments: u64,
     pub blocks: u64,
@@ -43,40 +106,424 @@ pub struct JournalSummary {
     pub gaps: u64,
 }
 
+/// The journal. Clones are handles of the same one; when the last is dropped it is closed.
 #[derive(Clone, Debug)]
-pub struct Journal;
+pub struct Journal {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// One sync at a time, taken before `inner`: of two threads that sync the same file, the kernel tells only one that
+    /// it failed.
+    syncing: Mutex<()>,
+    inner: Mutex<Inner>,
+    cache: BlockCache,
+}
+
+#[derive(Debug)]
+struct SegmentFile {
+    number: u64,
+    file: Box<dyn DiskFile>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    disk: SharedDisk,
+    options: JournalOptions,
+    /// All blocks that are written, in order.
+    blocks: Vec<Block>,
+    /// Entries whose hash is known from the head of a segment.
+    bases: Vec<(u64, Hash)>,
+    /// Bytes of the sealed segments.
+    sealed_bytes: u64,
+    /// The segment that is appended to; none before the first record and after a seal.
+    current: Option<Current>,
+    /// The number of the newest segment.
+    number: u64,
+    /// The chain of blocks and heads so far.
+    chain: Hash,
+    /// The crc of the last frame.
+    link: u32,
+    /// Records that wait for their block to be full.
+    waiting: Vec<JournalRecord>,
+    waiting_bytes: usize,
+    /// The last entry that the segments account for: a record, or the end of a gap.
+    written: Option<(u64, Hash)>,
+    synced_index: Option<u64>,
+    failed: Option<String>,
+    closed: bool,
+}
+
+/// The segment that is appended to.
+#[derive(Clone, Debug)]
+struct Current {
+    segment: Arc<SegmentFile>,
+    len: u64,
+    /// Everything below is durable.
+    synced: u64,
+    places: Vec<BlockPlace>,
+}
+
 impl Journal {
-    pub fn open(_disk: SharedDisk, _options: JournalOptions) -> Result<Self, JournalError> {
-        todo!()
+    /// Opens the journal in `journal/`, or begins one, and makes sure that what it reports is durable.
+    pub fn open(disk: SharedDisk, options: JournalOptions) -> Result<Self, JournalError> {
+        let options = JournalOptions {
+            segment_bytes: options.segment_bytes.clamp(1 << 10, 1 << 30),
+            block_bytes: options.block_bytes.clamp(1, 16 << 20),
+        };
+        let mut inner = recovery::recover(disk, options)?;
+        inner.write_mark(Mark::Opened)?;
+        inner.synced_index = inner.written.map(|(index, _)| index);
+        let shared = Shared { syncing: Mutex::new(()), inner: Mutex::new(inner), cache: BlockCache::default() };
+        Ok(Self { shared: Arc::new(shared) })
     }
-    pub fn append(&self, _record: JournalRecord) -> Result<(), JournalError> {
-        todo!()
+
+    /// Adds a record. One that is there already is skipped if it is the same (entries are applied again after a crash)
+    /// and [`JournalError::Diverged`] if it is not; one that neither repeats nor follows on is refused.
+    pub fn append(&self, record: JournalRecord) -> Result<(), JournalError> {
+        let mut inner = self.usable()?;
+        if let Some((last, _)) = inner.last() {
+            if record.index <= last {
+                drop(inner);
+                return self.check_same(record.index, &record.hash);
+            }
+            if record.index != last + 1 {
+                return Err(JournalError::OutOfOrder { index: record.index, last });
+            }
+        }
+        inner.waiting_bytes += record.bytes();
+        inner.waiting.push(record);
+        if inner.waiting_bytes < inner.options.block_bytes {
+            return Ok(());
+        }
+        inner.guarded(Inner::write_block)?;
+        if inner.current.as_ref().is_some_and(|current| current.len >= inner.options.segment_bytes) {
+            drop(inner);
+            let _syncing = lock(&self.shared.syncing);
+            let mut inner = self.usable()?;
+            // Somebody else may have sealed it meanwhile.
+            if inner.current.as_ref().is_some_and(|current| current.len >= inner.options.segment_bytes) {
+                inner.guarded(Inner::seal)?;
+            }
+        }
+        Ok(())
     }
-    pub fn start_after(&self, _index: u64, _hash: [u8; 32]) -> Result<(), JournalError> {
-        todo!()
+
+    /// Says that the entries up to `index` will never come, because a snapshot stood in for them: the next record is
+    /// `index + 1`. The gap is durable when this returns. An index that the journal has already reached changes nothing.
+    pub fn start_after(&self, index: u64, hash: [u8; 32]) -> Result<(), JournalError> {
+        let _syncing = lock(&self.shared.syncing);
+        let mut inner = self.usable()?;
+        if inner.last().is_some_and(|(last, _)| index <= last) {
+            drop(inner);
+            return self.check_same(index, &hash);
+        }
+        inner.guarded(|inner| {
+            inner.write_block()?;
+            inner.seal()?;
+            inner.written = Some((index, hash));
+            inner.begin_segment(true)
+        })
     }
+
+    /// Makes everything appended so far durable.
     pub fn sync(&self) -> Result<(), JournalError> {
-        todo!()
+        let _syncing = lock(&self.shared.syncing);
+        let mut inner = self.usable()?;
+        inner.guarded(Inner::write_block)?;
+        let last = inner.written.map(|(index, _)| index);
+        let Some(current) = inner.current.clone() else {
+            inner.synced_index = last;
+            return Ok(());
+        };
+        // Appending and reading go on meanwhile.
+        drop(inner);
+        let synced = current.segment.file.sync_all();
+        let mut inner = self.usable()?;
+        inner.guarded(|_| synced.map_err(io_error(format!("sync {}", format::path(current.segment.number)))))?;
+        if let Some(now) = inner.current.as_mut().filter(|now| now.segment.number == current.segment.number) {
+            now.synced = now.synced.max(current.len);
+        }
+        inner.synced_index = inner.synced_index.max(last);
+        Ok(())
     }
+
+    /// The first record that can be read.
     pub fn first_index(&self) -> Option<u64> {
-        todo!()
+        let inner = lock(&self.shared.inner);
+        let written = inner.blocks.first().map(|block| block.place.first);
+        written.or_else(|| inner.waiting.first().map(|record| record.index))
     }
+
+    /// How far the journal goes: the last record, or the end of a gap that none has followed yet.
     pub fn last_index(&self) -> Option<u64> {
-        todo!()
+        lock(&self.shared.inner).last().map(|(index, _)| index)
     }
+
+    /// How far of that is durable.
     pub fn synced_index(&self) -> Option<u64> {
-        todo!()
+        lock(&self.shared.inner).synced_index
     }
-    pub fn read(&self, _from: u64, _bytes_max: usize) -> Result<Vec<JournalRecord>, JournalError> {
-        todo!()
+
+    /// Bytes that the segments occupy.
+    pub fn disk_bytes(&self) -> u64 {
+        let inner = lock(&self.shared.inner);
+        inner.sealed_bytes + inner.current.as_ref().map_or(0, |current| current.len)
     }
-    pub fn hash_at(&self, _index: u64) -> Result<Option<[u8; 32]>, JournalError> {
-        todo!()
+
+    /// Records from `from` on, up to the end or the next gap: at least one if there is any, then as many as fit into
+    /// `bytes_max`. Behind the end there are none; where the journal has none, [`JournalError::Missing`] says where it
+    /// goes on.
+    pub fn read(&self, from: u64, bytes_max: usize) -> Result<Vec<JournalRecord>, JournalError> {
+        let mut found: Vec<JournalRecord> = Vec::new();
+        let mut bytes = 0_usize;
+        let mut next = from;
+        loop {
+            let located = lock(&self.shared.inner).locate(next);
+            let records = match located {
+                Located::Waiting(records) => records,
+                Located::Block(block) => self.shared.cache.records(&block)?.as_ref().clone(),
+                Located::Nowhere { next } if found.is_empty() => {
+                    return Err(JournalError::Missing { index: from, next });
+                }
+                Located::Nowhere { .. } | Located::Behind => return Ok(found),
+            };
+            for record in records.into_iter().filter(|record| record.index >= next) {
+                bytes = bytes.saturating_add(record.bytes());
+                if bytes > bytes_max && !found.is_empty() {
+                    return Ok(found);
+                }
+                found.push(record);
+            }
+            next = found.last().map_or(next, |record| record.index) + 1;
+        }
     }
+
+    /// The hash after entry `index`; `None` where the journal does not know it.
+    pub fn hash_at(&self, index: u64) -> Result<Option<[u8; 32]>, JournalError> {
+        let inner = lock(&self.shared.inner);
+        if let Some((_, hash)) = inner.last().filter(|(last, _)| *last == index) {
+            return Ok(Some(hash));
+        }
+        if let Some((_, hash)) = inner.bases.iter().find(|(base, _)| *base == index) {
+            return Ok(Some(*hash));
+        }
+        let located = inner.locate(index);
+        drop(inner);
+        let of =
+            |records: &[JournalRecord]| records.iter().find(|record| record.index == index).map(|record| record.hash);
+        match located {
+            Located::Waiting(records) => Ok(of(&records)),
+            Located::Block(block) => Ok(of(&self.shared.cache.records(&block)?)),
+            Located::Nowhere { .. } | Located::Behind => Ok(None),
+        }
+    }
+
+    /// Reads everything and checks every checksum, every link of the chain and every record. What was appended after this
+    /// began is not looked at.
     pub fn verify(&self) -> Result<JournalSummary, JournalError> {
-        todo!()
+        let inner = self.usable()?;
+        let (disk, number) = (inner.disk.clone(), inner.number);
+        let end = inner.current.as_ref().map(|current| current.len);
+        drop(inner);
+        recovery::verify(&*disk, number, end)
     }
+
+    /// Makes everything durable, notes that it was closed in order, and stops. Later calls fail.
     pub fn close(&self) -> Result<(), JournalError> {
-        todo!()
+        self.sync()?;
+        let _syncing = lock(&self.shared.syncing);
+        let mut inner = self.usable()?;
+        inner.guarded(|inner| inner.write_mark(Mark::Closed))?;
+        inner.closed = true;
+        Ok(())
+    }
+
+    /// The journal, unless it has failed or is closed.
+    fn usable(&self) -> Result<MutexGuard<'_, Inner>, JournalError> {
+        let inner = lock(&self.shared.inner);
+        match &inner.failed {
+            Some(reason) => Err(JournalError::Failed { reason: reason.clone() }),
+            None if inner.closed => Err(JournalError::Closed),
+            None => Ok(inner),
+        }
+    }
+
+    fn check_same(&self, index: u64, hash: &Hash) -> Result<(), JournalError> {
+        match self.hash_at(index)? {
+            Some(known) if known != *hash => Err(JournalError::Diverged { index }),
+            // In a gap there is nothing to compare with, and nothing to add to.
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let inner = self.inner.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if inner.failed.is_some() || inner.closed {
+            return;
+        }
+        let closed =
+            inner.write_block().and_then(|()| inner.sync_current()).and_then(|()| inner.write_mark(Mark::Closed));
+        if let Err(error) = closed {
+            tracing::warn!(%error, "the journal was not closed in order");
+        }
+    }
+}
+
+/// Like in the write-ahead log: what is before a mark has been promised, so that rot there will be noticed.
+#[derive(Clone, Copy, Debug)]
+enum Mark {
+    Opened,
+    Closed,
+}
+
+impl Inner {
+    /// The last entry, written or waiting.
+    fn last(&self) -> Option<(u64, Hash)> {
+        self.waiting.last().map(|record| (record.index, record.hash)).or(self.written)
+    }
+
+    /// Runs something that writes. Its first failure is the last: nobody can say what is on disk then.
+    fn guarded<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, JournalError>) -> Result<T, JournalError> {
+        let result = work(self);
+        if let Err(error) = &result {
+            tracing::error!(%error, "the journal has failed and takes nothing more");
+            let reason = match error {
+                JournalError::Io { source, .. } => format!("{error}: {source}"),
+                other => other.to_string(),
+            };
+            self.failed.get_or_insert(reason);
+        }
+        result
+    }
+
+    /// Appends frames, made by `put`, to the current segment.
+    fn write(
+        &mut self,
+        put: impl FnOnce(&mut Chain, &mut Vec<u8>, u32) -> io::Result<()>,
+    ) -> Result<(u64, u64), JournalError> {
+        let Some(current) = &mut self.current else {
+            return Err(JournalError::Failed { reason: "there is no segment to write to".to_owned() });
+        };
+        let number = current.segment.number;
+        let mut chain = Chain { family: Family::Journal, segment: number, link: self.link };
+        let mut buffer = Vec::new();
+        u32::try_from(current.synced)
+            .map_err(io::Error::other)
+            .and_then(|synced| put(&mut chain, &mut buffer, synced))
+            .and_then(|()| current.segment.file.write_at(&buffer, current.len))
+            .map_err(io_error(format!("write {}", format::path(number))))?;
+        self.link = chain.link;
+        let offset = current.len;
+        current.len += buffer.len() as u64;
+        Ok((offset, buffer.len() as u64))
+    }
+
+    /// Writes the records that wait as one block.
+    fn write_block(&mut self) -> Result<(), JournalError> {
+        let Some(first) = self.waiting.first().map(|record| record.index) else { return Ok(()) };
+        if self.current.is_none() {
+            self.begin_segment(false)?;
+        }
+        let body = format::pack(&self.chain, &self.waiting).map_err(io_error("pack a block of the journal"))?;
+        let (offset, bytes) = self
+            .write(|chain, buffer, synced| Ok(chain.put(buffer, format::BLOCK, synced, |out| out.put_raw(&body))?))?;
+        let too_large = |_| JournalError::Failed { reason: "a block of the journal is too large".to_owned() };
+        let place = BlockPlace {
+            first,
+            count: u32::try_from(self.waiting.len()).map_err(too_large)?,
+            offset: u32::try_from(offset).map_err(too_large)?,
+            bytes: u32::try_from(bytes).map_err(too_large)?,
+        };
+        if let Some(current) = &mut self.current {
+            current.places.push(place);
+            self.blocks.push(Block { segment: current.segment.clone(), place });
+        }
+        self.chain = format::hash(&body);
+        self.written = self.last();
+        self.waiting.clear();
+        self.waiting_bytes = 0;
+        Ok(())
+    }
+
+    fn write_mark(&mut self, mark: Mark) -> Result<(), JournalError> {
+        if self.current.is_none() {
+            return Ok(());
+        }
+        let mark = match mark {
+            Mark::Opened => 1,
+            Mark::Closed => 2,
+        };
+        self.write(|chain, buffer, synced| Ok(chain.put(buffer, format::MARK, synced, |out| out.put_u8(mark))?))?;
+        self.sync_current()
+    }
+
+    fn sync_current(&mut self) -> Result<(), JournalError> {
+        if let Some(current) = &mut self.current {
+            let syncing = io_error(format!("sync {}", format::path(current.segment.number)));
+            current.segment.file.sync_all().map_err(syncing)?;
+            current.synced = current.len;
+        }
+        self.synced_index = self.written.map(|(index, _)| index);
+        Ok(())
+    }
+
+    /// Ends the current segment, durably. What follows goes into a new one.
+    fn seal(&mut self) -> Result<(), JournalError> {
+        // The seal promises what is before it.
+        self.sync_current()?;
+        let Some(current) = &self.current else { return Ok(()) };
+        let places = current.places.clone();
+        let (offset, before, last) = (current.len, self.chain, self.written);
+        self.write(|chain, buffer, synced| {
+            chain.put(buffer, format::INDEX, synced, |out| format::encode_index(&places, out))?;
+            let seal = Seal { index_offset: u32::try_from(offset).map_err(io::Error::other)?, chain: before, last };
+            Ok(chain.put(buffer, format::SEAL, synced, |out| seal.encode(out))?)
+        })?;
+        self.sync_current()?;
+        if let Some(sealed) = self.current.take() {
+            self.sealed_bytes += sealed.len;
+        }
+        Ok(())
+    }
+
+    /// Makes the next segment, with its head in place before it gets its name.
+    fn begin_segment(&mut self, gap: bool) -> Result<(), JournalError> {
+        let number = self.number + 1;
+        let path = format::path(number);
+        let temp = format!("{path}{TEMP_SUFFIX}");
+        let head = Head { chain: self.chain, base: self.written, gap };
+        let mut chain = Chain { family: Family::Journal, segment: number, link: self.link };
+        let mut buffer = Vec::new();
+        let made = chain
+            .put(&mut buffer, format::HEAD, 0, |out| head.encode(out))
+            .map_err(io::Error::from)
+            .and_then(|()| self.disk.open(&temp, true))
+            .and_then(|file| {
+                file.set_len(0)?;
+                file.write_at(&buffer, 0)?;
+                file.sync_all()?;
+                self.disk.rename(&temp, &path)?;
+                self.disk.sync_dir(format::DIR)?;
+                Ok(file)
+            });
+        let file = made.map_err(|source| {
+            let _ = self.disk.remove(&temp);
+            JournalError::Io { doing: format!("create {path}"), source }
+        })?;
+        self.number = number;
+        self.link = chain.link;
+        self.chain = format::hash(&buffer[HEADER_BYTES..]);
+        self.bases.extend(head.base);
+        let len = buffer.len() as u64;
+        let segment = Arc::new(SegmentFile { number, file });
+        self.current = Some(Current { segment, len, synced: len, places: Vec::new() });
+        if gap {
+            self.synced_index = self.written.map(|(index, _)| index);
+        }
+        Ok(())
     }
 }

@@ -1,0 +1,217 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tempfile::TempDir;
+
+use super::*;
+use crate::{disk::ModelDisk, journal::JournalOptions};
+
+fn record(index: u64, salt: u8) -> JournalRecord {
+    JournalRecord {
+        index,
+        time_ms: index,
+        hash: blake3::hash(&[&index.to_le_bytes()[..], &[salt]].concat()).into(),
+        entry: Bytes::from_static(b"entry"),
+        events: Bytes::new(),
+        keys: vec![
+            format!("cluster/c{}", index % 3).into_bytes(),
+            format!("cluster/c{}", index % 3).into_bytes(),
+            format!("actor/a{}", index % 10).into_bytes(),
+            [b"time\0", &(index / 100).to_be_bytes()[..]].concat(),
+        ],
+    }
+}
+
+fn journal(disk: &ModelDisk, salt: u8, to: u64) -> Journal {
+    let journal = Journal::open(Arc::new(disk.reopen()), JournalOptions::default()).unwrap();
+    for index in journal.last_index().map_or(0, |last| last + 1)..to {
+        journal.append(record(index, salt)).unwrap();
+    }
+    journal
+}
+
+/// Every answer, compared with the journal itself.
+fn check(index: &AuditIndex, journal: &Journal) {
+    let all = journal.read(0, usize::MAX).unwrap();
+    for prefix in ["cluster/c0", "cluster/c2", "cluster/", "actor/a7", "actor/", "time\0", "", "nobody", "cluster/c0x"]
+    {
+        let wanted: Vec<u64> = all
+            .iter()
+            .filter(|record| record.keys.iter().any(|key| key.starts_with(prefix.as_bytes())))
+            .map(|record| record.index)
+            .rev()
+            .collect();
+        assert_eq!(index.find(prefix.as_bytes(), None, usize::MAX).unwrap(), wanted, "{prefix:?}");
+        let page = wanted.iter().copied().filter(|index| *index < 300).take(7).collect::<Vec<_>>();
+        assert_eq!(index.find(prefix.as_bytes(), Some(300), 7).unwrap(), page, "{prefix:?} before 300");
+    }
+}
+
+#[test]
+fn what_carries_a_key_is_found_newest_first_page_by_page() {
+    let (dir, disk) = (TempDir::new().unwrap(), ModelDisk::new(1));
+    let journal = journal(&disk, 0, 700);
+    let index = AuditIndex::open(dir.path(), &journal).unwrap();
+    check(&index, &journal);
+    let (mut pages, mut before) = (Vec::new(), None);
+    loop {
+        let page = index.find(b"cluster/c1", before, 50).unwrap();
+        let Some(last) = page.last() else { break };
+        before = Some(*last);
+        pages.extend(page);
+    }
+    assert_eq!(pages, index.find(b"cluster/c1", None, usize::MAX).unwrap());
+}
+
+#[test]
+fn keys_with_zeros_and_keys_that_begin_with_others_are_kept_apart() {
+    let (dir, disk) = (TempDir::new().unwrap(), ModelDisk::new(1));
+    let journal = Journal::open(Arc::new(disk), JournalOptions::default()).unwrap();
+    let keys: [&[u8]; 6] = [b"a", b"a\0", b"a\0\x01", b"a\0\xff", b"a\x01", b"ab"];
+    for (index, key) in (0..).zip(keys) {
+        journal.append(JournalRecord { keys: vec![key.to_vec()], ..record(index, 0) }).unwrap();
+    }
+    let index = AuditIndex::open(dir.path(), &journal).unwrap();
+    assert_eq!(index.find(b"a", None, 9).unwrap(), [5, 4, 3, 2, 1, 0]);
+    assert_eq!(index.find(b"a\0", None, 9).unwrap(), [3, 2, 1]);
+    assert_eq!(index.find(b"a\0\x01", None, 9).unwrap(), [2]);
+    assert_eq!(index.find(b"", None, 2).unwrap(), [5, 4]);
+}
+
+#[test]
+fn it_catches_up_with_the_journal_and_goes_on_from_there() {
+    let (dir, disk) = (TempDir::new().unwrap(), ModelDisk::new(1));
+    let first = journal(&disk, 0, 100);
+    drop(AuditIndex::open(dir.path(), &first).unwrap());
+    drop(first);
+    let journal = journal(&disk, 0, 600);
+    let index = AuditIndex::open(dir.path(), &journal).unwrap();
+    check(&index, &journal);
+    for at in 600..650 {
+        journal.append(record(at, 0)).unwrap();
+        index.insert(&record(at, 0)).unwrap();
+        index.insert(&record(at, 0)).unwrap();
+    }
+    check(&index, &journal);
+    index.close().unwrap();
+    assert!(matches!(index.find(b"", None, 1), Err(IndexError::Closed)));
+    drop(index);
+    check(&AuditIndex::open(dir.path(), &journal).unwrap(), &journal);
+}
+
+#[test]
+fn gaps_in_the_journal_are_passed_over() {
+    let (dir, disk) = (TempDir::new().unwrap(), ModelDisk::new(1));
+    let journal = journal(&disk, 0, 10);
+    journal.start_after(99, [9; 32]).unwrap();
+    for at in 100..110 {
+        journal.append(record(at, 0)).unwrap();
+    }
+    let index = AuditIndex::open(dir.path(), &journal).unwrap();
+    assert_eq!(index.find(b"cluster/c1", None, 99).unwrap(), [109, 106, 103, 100, 7, 4, 1]);
+    journal.start_after(500, [5; 32]).unwrap();
+    drop(index);
+    let index = AuditIndex::open(dir.path(), &journal).unwrap();
+    assert_eq!(index.find(b"cluster/c1", None, 2).unwrap(), [109, 106]);
+}
+
+#[test]
+fn a_missing_or_foreign_index_is_built_again() {
+    let (dir, disk) = (TempDir::new().unwrap(), ModelDisk::new(1));
+    let other = journal(&ModelDisk::new(2), 7, 650);
+    drop(AuditIndex::open(dir.path(), &other).unwrap());
+    let journal = journal(&disk, 0, 700);
+    let index = AuditIndex::open(dir.path(), &journal).unwrap();
+    check(&index, &journal);
+    drop(index);
+    std::fs::remove_dir_all(dir.path()).unwrap();
+    check(&AuditIndex::open(dir.path(), &journal).unwrap(), &journal);
+}
+
+#[test]
+fn an_index_that_is_ahead_of_the_journal_takes_back_what_the_journal_lost() {
+    let (dir, disk) = (TempDir::new().unwrap(), ModelDisk::new(1));
+    let before = journal(&disk, 0, 300);
+    before.sync().unwrap();
+    let index = AuditIndex::open(dir.path(), &before).unwrap();
+    for at in 300..900 {
+        before.append(record(at, 0)).unwrap();
+        index.insert(&record(at, 0)).unwrap();
+    }
+    drop(index);
+    disk.power_cut();
+    drop(before);
+    let journal = journal(&disk, 0, 0);
+    assert!(journal.last_index() < Some(899), "{:?}", journal.last_index());
+    let index = AuditIndex::open(dir.path(), &journal).unwrap();
+    check(&index, &journal);
+    for at in journal.last_index().unwrap() + 1..950 {
+        journal.append(record(at, 0)).unwrap();
+        index.insert(&record(at, 0)).unwrap();
+    }
+    check(&index, &journal);
+}
+
+#[test]
+fn damaged_files_are_noticed_and_built_again() {
+    let (dir, disk) = (TempDir::new().unwrap(), ModelDisk::new(1));
+    let journal = journal(&disk, 0, 700);
+    let pristine = TempDir::new().unwrap();
+    drop(AuditIndex::open(pristine.path(), &journal).unwrap());
+    let db = std::fs::read(pristine.path().join("sled/db")).unwrap();
+    type Damage = Box<dyn Fn(&Path)>;
+    let damages: Vec<(&str, Damage)> = vec![
+        ("garbage", Box::new(|dir| std::fs::write(dir.join("sled/db"), vec![0xa5; 100_000]).unwrap())),
+        ("empty", Box::new(|dir| std::fs::write(dir.join("sled/db"), b"").unwrap())),
+        ("zeros in the middle", {
+            let mut bytes = db.clone();
+            let middle = bytes.len() / 2;
+            bytes[middle..middle + 4096].fill(0);
+            Box::new(move |dir| std::fs::write(dir.join("sled/db"), &bytes).unwrap())
+        }),
+        ("cut short", {
+            let bytes = db[..db.len() / 3].to_vec();
+            Box::new(move |dir| std::fs::write(dir.join("sled/db"), &bytes).unwrap())
+        }),
+        ("no db", Box::new(|dir| std::fs::remove_file(dir.join("sled/db")).unwrap())),
+        ("no conf", Box::new(|dir| std::fs::remove_file(dir.join("sled/conf")).unwrap())),
+        ("garbage conf", Box::new(|dir| std::fs::write(dir.join("sled/conf"), b"what?").unwrap())),
+        ("a stranger's folder", {
+            Box::new(|dir| {
+                std::fs::remove_dir_all(dir.join("sled")).unwrap();
+                std::fs::create_dir(dir.join("sled")).unwrap();
+                std::fs::write(dir.join("sled/stranger"), b"hello").unwrap();
+            })
+        }),
+        ("a file where the folder should be", {
+            Box::new(|dir| {
+                std::fs::remove_dir_all(dir.join("sled")).unwrap();
+                std::fs::write(dir.join("sled"), b"hello").unwrap();
+            })
+        }),
+    ];
+    for (what, damage) in damages {
+        // Once with the seal of an orderly close, which no longer fits, and once without.
+        for sealed in [true, false] {
+            drop(AuditIndex::open(dir.path(), &journal).unwrap());
+            damage(dir.path());
+            if !sealed {
+                std::fs::remove_file(dir.path().join("seal")).unwrap();
+            }
+            let index = AuditIndex::open(dir.path(), &journal).unwrap_or_else(|error| panic!("{what}: {error}"));
+            check(&index, &journal);
+        }
+    }
+}
+
+#[test]
+fn a_single_missing_key_is_noticed_after_a_crash() {
+    let (dir, disk) = (TempDir::new().unwrap(), ModelDisk::new(1));
+    let journal = journal(&disk, 0, 700);
+    let index = AuditIndex::open(dir.path(), &journal).unwrap();
+    index.db().as_ref().unwrap().remove(entry_key(b"cluster/c1", 304)).unwrap();
+    assert!(!index.find(b"cluster/c1", None, usize::MAX).unwrap().contains(&304));
+    drop(index);
+    std::fs::remove_file(dir.path().join("seal")).unwrap();
+    check(&AuditIndex::open(dir.path(), &journal).unwrap(), &journal);
+}

@@ -1,0 +1,4 @@
+//! What the two disks promise, and that the model is as unkind as it says.
+
+mod model;
+mod real;

@@ -1,0 +1,278 @@
+//! Asking the other nodes how they are: clocks, disks, and whether all believe the same.
+//!
+//! Every node compares the hash of its state with the others' at the checkpoints that all of them keep. Whoever
+//! differs from a majority of the voters stops. While nodes differ and no majority is known, nobody acts: the lease is
+//! suspended and proposals are refused.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::join_all;
+use loadline_api::raft as wire;
+use loadline_state_machine::{Hash, LogIndex, RULES_VERSION_MAX, RulesVersion};
+
+use crate::errors::StopReason;
+use crate::node::{Inner, Running};
+use crate::reserve::Space;
+use crate::types::Member;
+
+/// A clock that is further off than this is worth a warning: deadlines come from the leader's.
+pub(crate) const SKEW_WORTH_A_WARNING: Duration = Duration::from_secs(1);
+
+/// What a node said so many rounds ago says nothing about it now.
+const ROUNDS_REMEMBERED: u32 = 10;
+
+/// What another node said about itself last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// When, on this node's boot-time clock.
+    pub(crate) at: Duration,
+    /// How far its wall clock is ahead of this node's; negative: behind.
+    pub(crate) skew_ms: i64,
+    pub(crate) disk_low: Option<Space>,
+    pub(crate) rules_version_max: u32,
+}
+
+/// What the other nodes said about themselves last.
+#[derive(Debug, Default)]
+pub(crate) struct Neighbours {
+    seen: Mutex<BTreeMap<u64, Seen>>,
+}
+
+impl Neighbours {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Seen>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn all(&self) -> BTreeMap<u64, Seen> {
+        self.lock().clone()
+    }
+
+    /// The voter that is short of disk, if so many are that no majority is left to take entries.
+    pub(crate) fn short_of_disk(&self, voters: &[u64], me: u64) -> Option<(u64, Space)> {
+        let seen = self.lock();
+        let low: Vec<(u64, Space)> = voters
+            .iter()
+            .filter(|voter| **voter != me)
+            .filter_map(|voter| Some((*voter, seen.get(voter)?.disk_low?)))
+            .collect();
+        let able = voters.len() - low.len();
+        if able > voters.len() / 2 { None } else { low.first().copied() }
+    }
+}
+
+impl Inner {
+    pub(crate) fn rules_known_to_all(&self) -> Option<RulesVersion> {
+        let running = self.running()?;
+        let seen = self.neighbours.all();
+        let since = self.clock.boottime().saturating_sub(self.config.timing.probe_every * ROUNDS_REMEMBERED);
+        let membership = running.membership();
+        let mut others = membership.nodes().map(|(id, _)| id).filter(|id| **id != running.identity.node_id);
+        others.try_fold(RULES_VERSION_MAX, |known, id| {
+            let said = seen.get(id).filter(|seen| seen.at >= since)?;
+            Some(known.min(RulesVersion(said.rules_version_max)))
+        })
+    }
+}
+
+/// What a comparison of states means for this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nobody is known to differ, or a majority agrees with this node.
+    Agreed,
+    /// A majority has this hash, and this node has another.
+    Outvoted(Hash),
+    /// Some differ, and no hash has a majority, or not enough have answered to tell.
+    NoMajority,
+}
+
+/// Judges the hashes of one index. `theirs` are the other voters', unknown where one did not answer.
+pub(crate) fn judge(ours: Hash, this_node_votes: bool, theirs: &[Option<Hash>]) -> Verdict {
+    let mut counts: BTreeMap<Hash, usize> = BTreeMap::new();
+    for hash in theirs.iter().flatten().chain(this_node_votes.then_some(&ours)) {
+        *counts.entry(*hash).or_default() += 1;
+    }
+    let voters = theirs.len() + usize::from(this_node_votes);
+    match counts.iter().find(|(_, count)| **count > voters / 2) {
+        Some((hash, _)) if *hash == ours => Verdict::Agreed,
+        Some((hash, _)) => Verdict::Outvoted(*hash),
+        None if theirs.iter().flatten().any(|hash| *hash != ours) => Verdict::NoMajority,
+        None => Verdict::Agreed,
+    }
+}
+
+/// Asks for ever.
+pub(crate) async fn run(inner: Arc<Inner>) {
+    loop {
+        tokio::time::sleep(inner.config.timing.probe_every).await;
+        if let Some(running) = inner.running() {
+            round(&inner, &running).await;
+        }
+    }
+}
+
+async fn round(inner: &Inner, running: &Running) {
+    let latest = inner.published.state().checkpoints().last();
+    let answers = ask(inner, running, latest.map_or(LogIndex(0), |(index, _)| index)).await;
+    note(inner, &answers);
+    let state = inner.published.state();
+    let differs = |answer: &wire::ProbeResponse| {
+        let index = LogIndex(answer.hash_index);
+        let (theirs, ours) = (reported(answer)?, state.hash_at(index)?);
+        (theirs != ours).then_some((index, ours))
+    };
+    match answers.iter().find_map(|(_, answer)| differs(answer)) {
+        None => suspend(inner, false),
+        Some((index, ours)) => {
+            // Now everybody is asked about that very index, because they may have answered about different ones.
+            let answers = ask(inner, running, index).await;
+            let membership = running.membership();
+            let theirs: Vec<Option<Hash>> = membership
+                .voter_ids()
+                .filter(|voter| *voter != running.identity.node_id)
+                .map(|voter| {
+                    let answer = &answers.iter().find(|(id, _)| *id == voter)?.1;
+                    reported(answer).filter(|_| answer.hash_index == index.0)
+                })
+                .collect();
+            let this_node_votes = membership.voter_ids().any(|voter| voter == running.identity.node_id);
+            match judge(ours, this_node_votes, &theirs) {
+                Verdict::Agreed => suspend(inner, false),
+                Verdict::NoMajority => suspend(inner, true),
+                Verdict::Outvoted(theirs) => inner.stop.raise(StopReason::Diverged { index, ours, theirs }),
+            }
+        }
+    }
+}
+
+fn reported(answer: &wire::ProbeResponse) -> Option<Hash> {
+    <[u8; 32]>::try_from(&answer.hash[..]).ok().map(Hash)
+}
+
+fn suspend(inner: &Inner, suspended: bool) {
+    if inner.lease.suspended() != suspended {
+        if suspended {
+            tracing::error!("the nodes disagree about the state and no majority can be found: this node stops acting");
+        } else {
+            tracing::info!("the nodes agree about the state: this node may act again");
+        }
+        inner.lease.set_suspended(suspended);
+    }
+}
+
+/// The answers of the members that gave one.
+async fn ask(inner: &Inner, running: &Running, hash_index: LogIndex) -> Vec<(u64, wire::ProbeResponse)> {
+    let members: Vec<(u64, Member)> = running
+        .membership()
+        .nodes()
+        .filter(|(id, _)| **id != running.identity.node_id)
+        .map(|(id, member)| (*id, member.clone()))
+        .collect();
+    let ask_one = |(id, member): (u64, Member)| async move {
+        let request = wire::ProbeRequest { envelope: Some(running.envelope(id)), hash_index: hash_index.0 };
+        let answer = inner.links.probe(&member.address, request).await.ok()?;
+        // Another node may live at that address by now.
+        (answer.group == running.identity.group && answer.node_id == id).then_some((id, answer))
+    };
+    join_all(members.into_iter().map(ask_one)).await.into_iter().flatten().collect()
+}
+
+/// The wall clocks of the members that answered, and of this node.
+pub(crate) async fn clocks(inner: &Inner, running: &Running) -> Vec<u64> {
+    let answers = ask(inner, running, LogIndex(0)).await;
+    let theirs = answers.iter().filter_map(|(_, answer)| u64::try_from(answer.wall_clock_ms).ok());
+    theirs.chain([inner.clock.wall_ms()]).collect()
+}
+
+fn note(inner: &Inner, answers: &[(u64, wire::ProbeResponse)]) {
+    let (at, wall_ms) = (inner.clock.boottime(), inner.clock.wall_ms());
+    let mut seen = inner.neighbours.lock();
+    let before = std::mem::take(&mut *seen);
+    let recently = |last: &Seen| at.saturating_sub(last.at) < inner.config.timing.probe_every * 10;
+    // What a silent node said stays for a while: one lost answer does not mean that its disk has room again.
+    *seen = before.clone().into_iter().filter(|(_, last)| recently(last)).collect();
+    for (id, answer) in answers {
+        let skew_ms = answer.wall_clock_ms.saturating_sub(i64::try_from(wall_ms).unwrap_or(i64::MAX));
+        let far = |skew: i64| Duration::from_millis(skew.unsigned_abs()) > SKEW_WORTH_A_WARNING;
+        if far(skew_ms) && !before.get(id).is_some_and(|last| far(last.skew_ms)) {
+            tracing::warn!(peer = id, skew_ms, "the clock of a peer is far from this node's");
+        }
+        inner.observer.clock_skew(*id, skew_ms);
+        let space = Space { free: answer.disk_free, reserve: answer.disk_reserve };
+        let disk_low = answer.disk_low.then_some(space);
+        seen.insert(*id, Seen { at, skew_ms, disk_low, rules_version_max: answer.rules_version_max });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(letter: char) -> Hash {
+        Hash([letter as u8; 32])
+    }
+
+    /// One letter per voter: our own first (in brackets if this node does not vote), `?` for one that did not answer.
+    fn check(hashes: &str, expected: Verdict) {
+        let this_node_votes = !hashes.starts_with('(');
+        let mut letters = hashes.chars().filter(|letter| letter.is_alphabetic() || *letter == '?');
+        let ours = hash(letters.next().unwrap());
+        let theirs: Vec<_> = letters.map(|letter| (letter != '?').then(|| hash(letter))).collect();
+        assert_eq!(judge(ours, this_node_votes, &theirs), expected, "{hashes}");
+    }
+
+    #[test]
+    fn whoever_differs_from_a_majority_is_outvoted() {
+        check("ABB", Verdict::Outvoted(hash('B')));
+        check("ABBBA", Verdict::Outvoted(hash('B')));
+        check("ABB?B", Verdict::Outvoted(hash('B')));
+        check("(A)BB", Verdict::Outvoted(hash('B')));
+        check("(A)BB?", Verdict::Outvoted(hash('B')));
+    }
+
+    #[test]
+    fn with_a_majority_behind_it_a_node_goes_on() {
+        check("AAA", Verdict::Agreed);
+        check("AAB", Verdict::Agreed);
+        check("AA?", Verdict::Agreed);
+        check("A", Verdict::Agreed);
+        check("AABBA", Verdict::Agreed);
+        check("(A)AA", Verdict::Agreed);
+    }
+
+    #[test]
+    fn a_node_that_knows_of_no_difference_goes_on() {
+        check("A??", Verdict::Agreed);
+        check("(A)??", Verdict::Agreed);
+        check("(A)A??", Verdict::Agreed);
+    }
+
+    #[test]
+    fn with_a_difference_and_no_majority_nobody_acts() {
+        check("AB", Verdict::NoMajority);
+        check("ABC", Verdict::NoMajority);
+        check("AB?", Verdict::NoMajority);
+        check("AABB", Verdict::NoMajority);
+        check("(A)B?", Verdict::NoMajority);
+    }
+
+    fn neighbours(low: &[u64]) -> Neighbours {
+        let neighbours = Neighbours::default();
+        for id in 1..=5 {
+            let disk_low = low.contains(&id).then_some(Space { free: id, reserve: 100 });
+            let seen = Seen { at: Duration::ZERO, skew_ms: 0, disk_low, rules_version_max: 1 };
+            neighbours.lock().insert(id, seen);
+        }
+        neighbours
+    }
+
+    #[test]
+    fn one_follower_short_of_disk_does_not_hold_up_three_but_two_do() {
+        assert_eq!(neighbours(&[2]).short_of_disk(&[1, 2, 3], 1), None);
+        assert_eq!(neighbours(&[2, 3]).short_of_disk(&[1, 2, 3], 1), Some((2, Space { free: 2, reserve: 100 })));
+        assert_eq!(neighbours(&[4, 5]).short_of_disk(&[1, 2, 3], 1), None, "they do not vote");
+        assert_eq!(neighbours(&[2]).short_of_disk(&[1, 2], 1), Some((2, Space { free: 2, reserve: 100 })));
+        assert_eq!(neighbours(&[]).short_of_disk(&[1], 1), None);
+    }
+}

@@ -1,0 +1,486 @@
+//! How requests become entries of the log.
+//!
+//! On the leader, whatever is waiting is packed into one entry, and a few entries are under way at a time: the longer
+//! an entry takes, the more the next one carries. Nothing is proposed before the leadership was announced in the log,
+//! nor when the lease has run out. A follower hands requests to the leader.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use loadline_api::raft as wire;
+use loadline_state_machine::{Actor, Command, Entry, Receipt, Refused, Rejection, Request, RulesVersion, Sealed, Time};
+use openraft::errors::ClientWriteError;
+use openraft::impls::ProgressResponder;
+use openraft::raft::ClientWriteResult;
+use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
+
+use crate::clock::Stamps;
+use crate::errors::ProposeError;
+use crate::lease::Lease;
+use crate::node::{Inner, Running};
+use crate::types::{LeaderId, Payload, Types, committed};
+
+/// The largest request. A chunk of a restored backup is the largest that there is reason for.
+pub const REQUEST_BYTES_MAX: usize = 2 << 20;
+/// Requests that wait to be packed. Beyond, new ones are turned away at once: they would only time out later.
+const WAITING_MAX: usize = 8_192;
+const WAITING_BYTES_MAX: usize = 64 << 20;
+/// Entries that are under way at a time. A few keep the disk and the network busy; more would only make them smaller.
+const UNDER_WAY_MAX: usize = 4;
+/// What one entry carries at most; a single larger request goes alone.
+const ENTRY_REQUESTS_MAX: usize = 1_024;
+const ENTRY_BYTES_MAX: usize = 512 << 10;
+
+/// Why a request was not recorded here.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Certainly nothing was appended; whoever leads now may be asked.
+    NotLeader,
+    Final(ProposeError),
+}
+
+/// A request that waits for its turn.
+#[derive(Debug)]
+struct Waiting {
+    request: Request,
+    bytes: usize,
+    answer: oneshot::Sender<Result<Receipt, Failure>>,
+    /// Given back when the request leaves the queue, however it leaves.
+    _room: Room,
+}
+
+/// The bytes that a waiting request takes up.
+#[derive(Debug)]
+struct Room(Arc<AtomicUsize>, usize);
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
+}
+
+/// The requests that wait on this node for being packed.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    sender: mpsc::Sender<Waiting>,
+    receiver: Mutex<mpsc::Receiver<Waiting>>,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        let (sender, receiver) = mpsc::channel(WAITING_MAX);
+        Self { sender, receiver: Mutex::new(receiver), bytes: Arc::default() }
+    }
+}
+
+impl Queue {
+    fn push(
+        &self,
+        request: Request,
+        bytes: usize,
+    ) -> Result<oneshot::Receiver<Result<Receipt, Failure>>, ProposeError> {
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > WAITING_BYTES_MAX {
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(ProposeError::Overloaded);
+        }
+        let room = Room(self.bytes.clone(), bytes);
+        let (answer, answered) = oneshot::channel();
+        let waiting = Waiting { request, bytes, answer, _room: room };
+        self.sender.try_send(waiting).map_err(|_| ProposeError::Overloaded)?;
+        Ok(answered)
+    }
+}
+
+impl Inner {
+    /// Records a request, here if this node leads, else at the leader.
+    pub(crate) async fn propose(&self, request: Request) -> Result<Receipt, ProposeError> {
+        let encoded = request.encode();
+        let outcome = self.propose_encoded(request, Bytes::from(encoded)).await;
+        if let Err(error) = &outcome {
+            self.observer.refused(reason(error));
+        }
+        outcome
+    }
+
+    async fn propose_encoded(&self, request: Request, encoded: Bytes) -> Result<Receipt, ProposeError> {
+        check_size(encoded.len())?;
+        let give_up = Instant::now() + self.config.timing.leader_wait;
+        loop {
+            self.check_alive()?;
+            match self.propose_once(&request, &encoded).await {
+                Ok(receipt) => return Ok(receipt),
+                Err(Failure::Final(error)) => return Err(error),
+                // Nothing was appended anywhere, so trying again is safe even without a request id.
+                Err(Failure::NotLeader) if Instant::now() < give_up => self.leader_may_have_changed().await,
+                Err(Failure::NotLeader) => return Err(ProposeError::NoLeader),
+            }
+        }
+    }
+
+    async fn propose_once(&self, request: &Request, encoded: &Bytes) -> Result<Receipt, Failure> {
+        if self.leadership.borrow().is_some() {
+            return self.propose_here(request.clone(), encoded.len()).await;
+        }
+        let Some((running, leader, address)) = self.other_leader() else { return Err(Failure::NotLeader) };
+        let message = wire::ProposeRequest { envelope: Some(running.envelope(leader)), request: encoded.clone() };
+        let time = self.config.timing.propose;
+        match self.links.propose(&address, message, time).await {
+            Ok(answer) => proposed(answer),
+            Err(status) => {
+                // The connection may have broken before or after the leader took it in.
+                let reason = format!("the leader at {address} did not answer: {}", status.message());
+                Err(Failure::Final(ProposeError::Unknown { reason }))
+            }
+        }
+    }
+
+    /// Records a request if this node leads. Never asks anybody else, so that requests cannot go in circles.
+    pub(crate) async fn propose_here(&self, request: Request, bytes: usize) -> Result<Receipt, Failure> {
+        check_size(bytes).map_err(Failure::Final)?;
+        self.check_alive().map_err(Failure::Final)?;
+        let Some(leadership) = self.leadership.borrow().clone() else { return Err(Failure::NotLeader) };
+        if self.lease.suspended() {
+            return Err(Failure::Final(ProposeError::Suspended));
+        }
+        if !leadership.lease.holds() {
+            return Err(Failure::NotLeader);
+        }
+        self.check_disks().map_err(Failure::Final)?;
+        if let Err(refused) = request.proposable().and_then(|()| self.everybody_knows_the_rules(&request)) {
+            // It must not enter the log at all, so there is no index; the last one is where it would have been judged.
+            let index = self.published.applied();
+            return Ok(Receipt { index, result: Err(refused), repeated: false });
+        }
+        let since = self.clock.boottime();
+        let answered = self.queue.push(request, bytes).map_err(Failure::Final)?;
+        match tokio::time::timeout(self.config.timing.propose, answered).await {
+            Ok(Ok(outcome)) => {
+                self.observer.answered(self.clock.boottime().saturating_sub(since));
+                outcome
+            }
+            Ok(Err(_)) => Err(unknown("this node stopped leading")),
+            Err(_) => Err(unknown("no majority acknowledged it in time")),
+        }
+    }
+
+    /// New rules wait until every member knows them: one that does not would have to stop.
+    fn everybody_knows_the_rules(&self, request: &Request) -> Result<(), Refused> {
+        let Some(running) = self.running() else { return Ok(()) };
+        let seen = self.neighbours.all();
+        for (ordinal, command) in (0..).zip(&request.commands) {
+            let Command::RaiseRules { to } = command else { continue };
+            let members = running.membership();
+            let others = members.nodes().map(|(id, _)| *id).filter(|id| *id != running.identity.node_id);
+            // One that has not answered lately may be of any version.
+            let known = others.map(|id| RulesVersion(seen.get(&id).map_or(0, |seen| seen.rules_version_max))).min();
+            if let Some(known) = known.filter(|known| known < to) {
+                return Err(Refused { ordinal, rejection: Rejection::RulesUnknown { to: *to, known } });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_disks(&self) -> Result<(), ProposeError> {
+        let Some(running) = self.running() else { return Ok(()) };
+        let me = running.identity.node_id;
+        let voters: Vec<u64> = running.membership().voter_ids().collect();
+        let short = match self.reserve.low() {
+            Some(space) => Some((me, space)),
+            None => self.neighbours.short_of_disk(&voters, me),
+        };
+        match short {
+            None => Ok(()),
+            Some((node, space)) => Err(ProposeError::DiskReserve { free: space.free, reserve: space.reserve, node }),
+        }
+    }
+
+    fn check_alive(&self) -> Result<(), ProposeError> {
+        if self.ended.is_cancelled() {
+            return Err(if self.stopped_for_good() { ProposeError::Stopped } else { ProposeError::ShuttingDown });
+        }
+        Ok(())
+    }
+}
+
+fn check_size(bytes: usize) -> Result<(), ProposeError> {
+    if bytes > REQUEST_BYTES_MAX {
+        return Err(ProposeError::TooLarge { bytes: bytes as u64, bytes_max: REQUEST_BYTES_MAX as u64 });
+    }
+    Ok(())
+}
+
+fn unknown(reason: &str) -> Failure {
+    Failure::Final(ProposeError::Unknown { reason: reason.to_owned() })
+}
+
+/// For counting.
+fn reason(error: &ProposeError) -> &'static str {
+    match error {
+        ProposeError::NoLeader => "no_leader",
+        ProposeError::Overloaded => "overloaded",
+        ProposeError::DiskReserve { .. } => "disk_reserve",
+        ProposeError::TooLarge { .. } => "too_large",
+        ProposeError::Unknown { .. } => "unknown",
+        ProposeError::Suspended => "suspended",
+        ProposeError::ShuttingDown => "shutting_down",
+        ProposeError::Stopped => "stopped",
+    }
+}
+
+/// Packs and proposes for as long as `office` is this node's, and then turns away what still waits.
+pub(crate) async fn serve(
+    inner: &Arc<Inner>,
+    running: &Arc<Running>,
+    office: LeaderId,
+    lease: &Lease,
+    mut stamps: Stamps,
+    over: impl Future<Output = ()>,
+) {
+    let under_way = Arc::new(Semaphore::new(UNDER_WAY_MAX));
+    let mut queue = inner.queue.receiver.lock().await;
+    let mut left_over: Option<Waiting> = None;
+    let mut last_entry = Instant::now();
+    tokio::pin!(over);
+    loop {
+        let permit = tokio::select! {
+            biased;
+            () = &mut over => break,
+            permit = under_way.clone().acquire_owned() => permit,
+        };
+        let Ok(permit) = permit else { break };
+        let first = match left_over.take() {
+            Some(waiting) => Some(waiting),
+            None => tokio::select! {
+                biased;
+                () = &mut over => break,
+                waiting = queue.recv() => waiting,
+                // Nobody asked for anything: time must pass all the same.
+                () = tokio::time::sleep_until(last_entry + inner.config.tick_every) => None,
+            },
+        };
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        let mut next = first;
+        while let Some(waiting) = next.take() {
+            if !batch.is_empty() && bytes + waiting.bytes > ENTRY_BYTES_MAX {
+                left_over = Some(waiting);
+                break;
+            }
+            bytes += waiting.bytes;
+            batch.push(waiting);
+            if batch.len() < ENTRY_REQUESTS_MAX {
+                next = queue.try_recv().ok();
+            }
+        }
+        if !lease.holds() {
+            turn_away(batch);
+            // Asking again at once would spin; the lease comes back with the next answers, if at all.
+            last_entry = Instant::now();
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        }
+        if batch.is_empty() && inner.reserve.low().is_some() {
+            // A tick takes disk too. Time stands still until there is room again.
+            last_entry = Instant::now();
+            continue;
+        }
+        let stamped_at = stamps.next(inner.clock.boottime());
+        let proposed = propose_entry(inner, running, office, stamped_at, batch).await;
+        last_entry = Instant::now();
+        let Some((batch, answered)) = proposed else { break };
+        inner.tasks.spawn(async move {
+            settle(batch, answered.await);
+            drop(permit);
+        });
+    }
+    turn_away(left_over);
+    while let Ok(waiting) = queue.try_recv() {
+        turn_away([waiting]);
+    }
+}
+
+type Answered = <crate::runtime::Runtime as openraft::AsyncRuntime>::Oneshot;
+type Answer = <Answered as openraft::async_runtime::Oneshot>::Receiver<ClientWriteResult<Types>>;
+
+/// Hands one entry to Raft. None: Raft is gone.
+async fn propose_entry(
+    inner: &Inner,
+    running: &Running,
+    office: LeaderId,
+    stamped_at: Time,
+    batch: Vec<Waiting>,
+) -> Option<(Vec<Waiting>, Answer)> {
+    let mut requests: Vec<Request> = batch.iter().map(|waiting| waiting.request.clone()).collect();
+    if requests.is_empty() {
+        requests.push(own_request(inner, vec![Command::Tick]));
+    }
+    let count = requests.len();
+    let sealed = Sealed::seal(Entry { stamped_at, requests });
+    let bytes = Bytes::from_owner(sealed.bytes().clone());
+    inner.observer.proposed(count, bytes.len());
+    let (responder, answered) = ProgressResponder::complete_only();
+    let written = running.raft.write(Payload(bytes)).with_leader(committed(office)).responder(responder).await;
+    if written.is_err() {
+        // The message was not taken, so nothing was appended. Who waits finds out by the dropped answer.
+        return None;
+    }
+    Some((batch, answered))
+}
+
+/// A request of the node itself. It may safely happen twice, so it goes without an id.
+pub(crate) fn own_request(inner: &Inner, commands: Vec<Command>) -> Request {
+    Request { actor: Actor::new("loadline", inner.config.name.clone()), request_id: None, commands }
+}
+
+fn settle<E>(batch: Vec<Waiting>, outcome: Result<ClientWriteResult<Types>, E>) {
+    match outcome {
+        Ok(Ok(response)) => {
+            let receipts = response.data.0;
+            // A tick has a receipt that nobody waits for.
+            for (waiting, receipt) in batch.into_iter().zip(receipts) {
+                // Whoever gave up waiting was told that it is unknown.
+                drop(waiting.answer.send(Ok(receipt)));
+            }
+        }
+        Ok(Err(ClientWriteError::LogEntryDiscarded(_))) => {
+            for waiting in batch {
+                drop(waiting.answer.send(Err(unknown("another leader was elected meanwhile"))));
+            }
+        }
+        // Every other refusal comes before anything is appended.
+        Ok(Err(_)) => turn_away(batch),
+        Err(_) => {
+            for waiting in batch {
+                drop(waiting.answer.send(Err(unknown("this node stopped"))));
+            }
+        }
+    }
+}
+
+fn turn_away(waiting: impl IntoIterator<Item = Waiting>) {
+    for waiting in waiting {
+        drop(waiting.answer.send(Err(Failure::NotLeader)));
+    }
+}
+
+/// What the leader's answer to a forwarded request means.
+fn proposed(answer: wire::ProposeResponse) -> Result<Receipt, Failure> {
+    use wire::propose_failure::Kind;
+    use wire::propose_response::Result as Answer;
+    let failure = match answer.result {
+        Some(Answer::Receipt(receipt)) => {
+            return Receipt::decode(&receipt).map_err(|error| unknown(&format!("its receipt cannot be read: {error}")));
+        }
+        Some(Answer::Failure(failure)) => failure,
+        None => return Err(unknown("the leader's answer is empty")),
+    };
+    let error = match failure.kind() {
+        Kind::NotLeader => return Err(Failure::NotLeader),
+        Kind::Overloaded => ProposeError::Overloaded,
+        Kind::DiskReserve => {
+            ProposeError::DiskReserve { free: failure.free, reserve: failure.reserve, node: failure.node }
+        }
+        Kind::TooLarge => ProposeError::TooLarge { bytes: failure.bytes, bytes_max: failure.bytes_max },
+        Kind::Suspended => ProposeError::Suspended,
+        // The leader is on its way out and took nothing in: another will lead in a moment.
+        Kind::ShuttingDown => return Err(Failure::NotLeader),
+        Kind::Unknown | Kind::Unspecified => ProposeError::Unknown { reason: failure.reason },
+    };
+    Err(Failure::Final(error))
+}
+
+/// The same, on its way out.
+pub(crate) fn propose_answer(outcome: Result<Receipt, Failure>) -> wire::ProposeResponse {
+    use wire::propose_failure::Kind;
+    use wire::propose_response::Result as Answer;
+    let mut failure = wire::ProposeFailure::default();
+    let kind = match outcome {
+        Ok(receipt) => return wire::ProposeResponse { result: Some(Answer::Receipt(receipt.encode().into())) },
+        Err(Failure::NotLeader | Failure::Final(ProposeError::NoLeader)) => Kind::NotLeader,
+        Err(Failure::Final(error)) => {
+            failure.reason = error.to_string();
+            match error {
+                ProposeError::NoLeader => Kind::NotLeader,
+                ProposeError::Overloaded => Kind::Overloaded,
+                ProposeError::DiskReserve { free, reserve, node } => {
+                    (failure.free, failure.reserve, failure.node) = (free, reserve, node);
+                    Kind::DiskReserve
+                }
+                ProposeError::TooLarge { bytes, bytes_max } => {
+                    (failure.bytes, failure.bytes_max) = (bytes, bytes_max);
+                    Kind::TooLarge
+                }
+                ProposeError::Unknown { reason } => {
+                    failure.reason = reason;
+                    Kind::Unknown
+                }
+                ProposeError::Suspended => Kind::Suspended,
+                ProposeError::ShuttingDown | ProposeError::Stopped => Kind::ShuttingDown,
+            }
+        }
+    };
+    failure.set_kind(kind);
+    wire::ProposeResponse { result: Some(Answer::Failure(failure)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_state_machine::LogIndex;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_arrives_at_the_follower_as_the_leader_meant_it() {
+        for error in [
+            ProposeError::Overloaded,
+            ProposeError::DiskReserve { free: 1, reserve: 2, node: 3 },
+            ProposeError::TooLarge { bytes: 4, bytes_max: 5 },
+            ProposeError::Unknown { reason: "who knows".into() },
+            ProposeError::Suspended,
+        ] {
+            match proposed(propose_answer(Err(Failure::Final(error.clone())))) {
+                Err(Failure::Final(arrived)) => assert_eq!(arrived, error),
+                other => panic!("{error:?} became {other:?}"),
+            }
+        }
+        for elsewhere in [
+            Failure::NotLeader,
+            Failure::Final(ProposeError::NoLeader),
+            Failure::Final(ProposeError::ShuttingDown),
+            Failure::Final(ProposeError::Stopped),
+        ] {
+            assert!(matches!(proposed(propose_answer(Err(elsewhere))), Err(Failure::NotLeader)));
+        }
+        let receipt = Receipt { index: LogIndex(7), result: Ok(Vec::new()), repeated: true };
+        assert_eq!(proposed(propose_answer(Ok(receipt.clone()))).unwrap(), receipt);
+    }
+
+    #[test]
+    fn an_answer_that_makes_no_sense_leaves_it_unknown() {
+        for result in [None, Some(wire::propose_response::Result::Receipt(Bytes::from_static(b"\xff")))] {
+            let outcome = proposed(wire::ProposeResponse { result });
+            assert!(matches!(outcome, Err(Failure::Final(ProposeError::Unknown { .. }))), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_full_queue_turns_requests_away_and_takes_them_again_when_there_is_room() {
+        let request = || Request { actor: Actor::default(), request_id: None, commands: Vec::new() };
+        let queue = Queue::default();
+        let first = queue.push(request(), WAITING_BYTES_MAX).unwrap();
+        assert_eq!(queue.push(request(), 1).unwrap_err(), ProposeError::Overloaded);
+        drop(queue.receiver.try_lock().unwrap().try_recv().unwrap());
+        drop(first);
+        queue.push(request(), WAITING_BYTES_MAX).unwrap();
+
+        let queue = Queue::default();
+        for _ in 0..WAITING_MAX {
+            drop(queue.push(request(), 1).unwrap());
+        }
+        assert_eq!(queue.push(request(), 1).unwrap_err(), ProposeError::Overloaded);
+    }
+}

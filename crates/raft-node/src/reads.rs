@@ -1,0 +1,104 @@
+//! Reading the state: linearizable by default, stale on request, always from a fork.
+//!
+//! A linearizable read asks the leader, which makes sure of a majority first, up to which index it must see; then
+//! it waits until this node has applied that much. So followers serve them too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loadline_api::raft as wire;
+use loadline_state_machine::{Done, Hash, LogIndex, Refused, Request, State};
+use openraft::ReadPolicy;
+use tokio::time::Instant;
+
+use crate::errors::ReadError;
+use crate::node::Inner;
+use crate::types::LogId;
+
+/// How fresh a read must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Consistency {
+    /// Everything that was answered before the read began is seen.
+    #[default]
+    Linearizable,
+    /// Whatever this node has applied, at once, leader or not.
+    Stale,
+}
+
+impl Inner {
+    pub(crate) async fn read(&self, consistency: Consistency) -> Result<Arc<State>, ReadError> {
+        if consistency == Consistency::Linearizable {
+            let index = self.read_index().await?;
+            self.wait_applied(index, self.config.timing.propose).await?;
+        }
+        Ok(self.published.state())
+    }
+
+    pub(crate) async fn rehearse(&self, request: &Request) -> Result<Result<Vec<Done>, Refused>, ReadError> {
+        let state = self.read(Consistency::Linearizable).await?;
+        Ok(loadline_state_machine::rehearse(&state, request, state.now()))
+    }
+
+    /// The index that a linearizable read must wait for.
+    async fn read_index(&self) -> Result<LogIndex, ReadError> {
+        let give_up = Instant::now() + self.config.timing.leader_wait;
+        loop {
+            if self.ended.is_cancelled() {
+                return Err(if self.stopped_for_good() { ReadError::Stopped } else { ReadError::ShuttingDown });
+            }
+            if let Some(index) = self.read_index_once().await {
+                return Ok(index);
+            }
+            if Instant::now() >= give_up {
+                return Err(ReadError::NoLeader);
+            }
+            self.leader_may_have_changed().await;
+        }
+    }
+
+    async fn read_index_once(&self) -> Option<LogIndex> {
+        let Some((running, leader, address)) = self.other_leader() else {
+            return self.read_index_here().await.map(|read| LogIndex(read.index()));
+        };
+        let request = wire::ReadIndexRequest { envelope: Some(running.envelope(leader)) };
+        let answer = self.links.read_index(&address, request).await.ok()?;
+        Some(LogIndex(answer.read_log_id?.index))
+    }
+
+    /// The same, if this node leads and a majority confirms it.
+    pub(crate) async fn read_index_here(&self) -> Option<LogId> {
+        let running = self.running()?;
+        let linearizer = running.raft.get_read_linearizer(ReadPolicy::ReadIndex).await.ok()?;
+        Some(*linearizer.read_log_id().log_id())
+    }
+
+    /// Waits until this node has applied `index`.
+    pub(crate) async fn wait_applied(&self, index: LogIndex, within: Duration) -> Result<(), ReadError> {
+        let mut applied = self.published.watch_applied();
+        let reached = tokio::time::timeout(within, applied.wait_for(|applied| *applied >= index));
+        tokio::select! {
+            biased;
+            reached = reached => match reached {
+                Ok(Ok(_)) => Ok(()),
+                Ok(Err(_)) => Err(ReadError::Stopped),
+                Err(_) => Err(ReadError::Behind { within }),
+            },
+            () = self.ended.cancelled() => {
+                Err(if self.stopped_for_good() { ReadError::Stopped } else { ReadError::ShuttingDown })
+            }
+        }
+    }
+
+    /// The chain hash at exactly this index, waiting for it to be applied if need be.
+    pub(crate) async fn hash_at(&self, index: LogIndex, wait: Duration) -> Option<Hash> {
+        self.wait_applied(index, wait).await.ok()?;
+        if let Some(recent) = self.published.recent(index) {
+            return Some(recent.hash);
+        }
+        let state = self.published.state();
+        if let Some(hash) = state.hash_at(index) {
+            return Some(hash);
+        }
+        self.storage.journal.hash_at(index.0).ok().flatten().map(Hash)
+    }
+}

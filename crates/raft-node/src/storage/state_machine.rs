@@ -1,0 +1,303 @@
+//! openraft's state machine over `loadline-state-machine`.
+//!
+//! Each applied entry changes the state, goes into the journal and the audit index with what it brought about, and
+//! is published for readers; only then is its proposer answered, so that whoever has a receipt can read what it
+//! says. The state itself lives in memory: after a restart it is the last snapshot and the entries since.
+//!
+//! Index 0 never reaches the state: it is the entry that makes the group (openraft writes it outside of any term),
+//! and the state's own counting begins with 1.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use loadline_log::{JournalError, JournalRecord};
+use loadline_state_machine::{self as state_machine, Applied, DecodeError, Hash, LogIndex, Sealed, State};
+use openraft::OptionalSend;
+use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine};
+
+use super::published::{Happened, Published, Recent, View};
+use super::snapshot::{self, Builder, RaftSnapshot, SnapshotData};
+use super::{Storage, io_error, membership_record};
+use crate::clock::Clock;
+use crate::errors::StopReason;
+use crate::observer::NodeObserver;
+use crate::stop::StopSignal;
+use crate::types::{Entry, EntryPayload, LogId, Payload, Receipts, SnapshotMeta, StoredMembership, Types, position};
+
+/// Entries that are applied before readers see them and proposers are answered. Each publication makes the next
+/// change of the state copy what it touches, so one per entry would cost more when there are many.
+const BATCH_MAX: usize = 128;
+
+/// What an entry in the journal was. The numbers are in the journal for ever.
+const JOURNAL_BLANK: u8 = 0;
+const JOURNAL_NORMAL: u8 = 1;
+const JOURNAL_MEMBERSHIP: u8 = 2;
+
+/// An entry of the log, as the journal keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JournalEntry {
+    /// The first entry of a term: Raft's own.
+    Blank,
+    /// A change of the group's members: Raft's own. The bytes that the hash chain covers.
+    Membership(Bytes),
+    /// Requests, with everything that was asked for.
+    Requests(Sealed),
+}
+
+impl JournalEntry {
+    /// Reads `JournalRecord::entry`.
+    pub fn decode(entry: &[u8]) -> Result<Self, DecodeError> {
+        match entry.split_first() {
+            Some((&JOURNAL_BLANK, [])) => Ok(Self::Blank),
+            Some((&JOURNAL_MEMBERSHIP, payload)) => Ok(Self::Membership(Bytes::copy_from_slice(payload))),
+            Some((&JOURNAL_NORMAL, bytes)) => Ok(Self::Requests(Sealed::open(bytes)?)),
+            Some((&kind, _)) => Err(DecodeError::UnknownKind { what: "journal entry", kind: u16::from(kind) }),
+            None => Err(DecodeError::Truncated { what: "journal entry" }),
+        }
+    }
+}
+
+fn journal_entry(kind: u8, bytes: &[u8]) -> Bytes {
+    let mut entry = Vec::with_capacity(bytes.len() + 1);
+    entry.push(kind);
+    entry.extend_from_slice(bytes);
+    Bytes::from(entry)
+}
+
+/// What a state machine needs besides its own state.
+#[derive(Debug, Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) group: String,
+    pub(crate) storage: Storage,
+    pub(crate) published: Arc<Published>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) observer: Arc<dyn NodeObserver>,
+    pub(crate) stop: StopSignal,
+}
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    state: State,
+    last: Option<LogId>,
+    membership: StoredMembership,
+    around: Surroundings,
+}
+
+#[derive(Default)]
+struct Batch {
+    recent: Vec<Recent>,
+    answers: Vec<(ApplyResponder<Types>, Receipts)>,
+    entries: usize,
+}
+
+impl Machine {
+    /// Empty. openraft then brings it up to date: the last snapshot, and the committed entries after it.
+    pub(crate) fn new(around: Surroundings) -> Self {
+        Self { state: State::new(), last: None, membership: StoredMembership::default(), around }
+    }
+
+    fn view(&self) -> View {
+        View { state: Arc::new(self.state.clone()), last: self.last, membership: self.membership.clone() }
+    }
+
+    fn apply_one(
+        &mut self,
+        entry: Entry,
+        responder: Option<ApplyResponder<Types>>,
+        batch: &mut Batch,
+    ) -> io::Result<()> {
+        let index = LogIndex(entry.log_id.index());
+        let receipts = if index == LogIndex(0) { Vec::new() } else { self.change(index, &entry.payload, batch)? };
+        if let EntryPayload::Membership(membership) = entry.payload {
+            self.membership = StoredMembership::new(Some(entry.log_id), membership);
+        }
+        self.last = Some(entry.log_id);
+        batch.entries += 1;
+        // Every responder must be answered, or its proposer waits for ever.
+        batch.answers.extend(responder.map(|responder| (responder, Receipts(receipts))));
+        Ok(())
+    }
+
+    fn change(
+        &mut self,
+        index: LogIndex,
+        payload: &EntryPayload,
+        batch: &mut Batch,
+    ) -> io::Result<Vec<state_machine::Receipt>> {
+        if index.0 != self.state.applied().0 + 1 {
+            return Err(io::Error::other(format!("entry {index} cannot follow entry {}", self.state.applied())));
+        }
+        let (applied, entry, keys) = match payload {
+            EntryPayload::Blank => (self.pass(index, &[])?, journal_entry(JOURNAL_BLANK, &[]), Vec::new()),
+            EntryPayload::Membership(membership) => {
+                let bytes = membership_record::encode(membership);
+                (self.pass(index, &bytes)?, journal_entry(JOURNAL_MEMBERSHIP, &bytes), Vec::new())
+            }
+            EntryPayload::Normal(Payload(bytes)) => {
+                // A committed entry that cannot be read stops the node: skipping it would be a guess.
+                let sealed = Sealed::open(&bytes[..])
+                    .map_err(|error| io::Error::other(format!("committed entry {index} cannot be read: {error}")))?;
+                let applied = self.caught(index, |state| state_machine::apply(state, index, &sealed))?;
+                let keys = applied.index_keys(&sealed);
+                (applied, journal_entry(JOURNAL_NORMAL, bytes), keys)
+            }
+        };
+        self.remember(applied, entry, keys, batch)
+    }
+
+    fn pass(&mut self, index: LogIndex, payload: &[u8]) -> io::Result<Applied> {
+        self.caught(index, |state| state_machine::pass(state, index, payload))
+    }
+
+    /// A panic in here would kill openraft's worker and leave the node running without applying anything. As an
+    /// error it stops the node, which is what a broken invariant must do.
+    fn caught(&mut self, index: LogIndex, work: impl FnOnce(&mut State) -> Applied) -> io::Result<Applied> {
+        catch_unwind(AssertUnwindSafe(|| work(&mut self.state)))
+            .map_err(|_| io::Error::other(format!("applying entry {index} panicked")))
+    }
+
+    fn remember(
+        &self,
+        applied: Applied,
+        entry: Bytes,
+        keys: Vec<Vec<u8>>,
+        batch: &mut Batch,
+    ) -> io::Result<Vec<state_machine::Receipt>> {
+        let events = Bytes::from(applied.encode_events());
+        let record = JournalRecord {
+            index: applied.index.0,
+            time_ms: applied.time.as_millis(),
+            hash: applied.hash.0,
+            entry,
+            events,
+            keys,
+        };
+        let bytes = record.events.len();
+        if let Some(audit) = &self.around.storage.audit {
+            audit.insert(&record);
+        }
+        self.around.storage.journal.append(record).map_err(|error| self.journal_failed(&error))?;
+        let happened = Happened { index: applied.index, time: applied.time, events: applied.events };
+        batch.recent.push(Recent { happened: Arc::new(happened), hash: applied.hash, bytes });
+        Ok(applied.receipts)
+    }
+
+    fn journal_failed(&self, error: &JournalError) -> io::Error {
+        if let JournalError::Diverged { index, .. } = error {
+            // The journal of this very node says that the same entries once gave another state.
+            let theirs = self.around.storage.journal.hash_at(*index).ok().flatten().map(Hash).unwrap_or_default();
+            self.around.stop.raise(StopReason::Diverged { index: LogIndex(*index), ours: self.state.hash(), theirs });
+        }
+        io_error(error)
+    }
+
+    /// First everybody can see it, then its proposers are told: a receipt must never be ahead of what can be read.
+    fn publish(&self, batch: &mut Batch) {
+        if batch.entries == 0 {
+            return;
+        }
+        self.around.published.advance(self.view(), batch.recent.drain(..));
+        for (responder, receipts) in batch.answers.drain(..) {
+            responder.send(receipts);
+        }
+        batch.entries = 0;
+    }
+
+    /// Makes sure that the file is in this node's own store, as the latest.
+    fn keep(&self, file: &loadline_log::SnapshotFile) -> Result<(), loadline_log::SnapshotError> {
+        const COPIED_AT_ONCE: usize = 1 << 20;
+        let snapshots = &self.around.storage.snapshots;
+        if snapshots.latest().is_some_and(|latest| latest.meta() == file.meta()) {
+            return Ok(());
+        }
+        let mut receiver = snapshots.receive()?;
+        let mut offset = 0;
+        while offset < file.len() {
+            let chunk = file.read_at(offset, COPIED_AT_ONCE)?;
+            offset += chunk.len() as u64;
+            receiver.write_chunk(&chunk)?;
+        }
+        receiver.finish().map(drop)
+    }
+}
+
+impl RaftStateMachine<Types> for Machine {
+    type SnapshotData = SnapshotData;
+    type SnapshotBuilder = Builder;
+
+    async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembership)> {
+        Ok((self.last, self.membership.clone()))
+    }
+
+    async fn apply<Strm>(&mut self, mut entries: Strm) -> io::Result<()>
+    where
+        Strm: Stream<Item = io::Result<EntryResponder<Types>>> + Unpin + OptionalSend,
+    {
+        let started = self.around.clock.boottime();
+        let mut count = 0;
+        let mut batch = Batch::default();
+        while let Some(next) = entries.next().await {
+            let (entry, responder) = next?;
+            self.apply_one(entry, responder, &mut batch)?;
+            count += 1;
+            if batch.entries >= BATCH_MAX {
+                self.publish(&mut batch);
+                // A long catch-up must not keep heartbeats waiting on a machine with few cores.
+                tokio::task::yield_now().await;
+            }
+        }
+        self.publish(&mut batch);
+        self.around.observer.applied(count, self.around.clock.boottime().saturating_sub(started));
+        Ok(())
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Builder {
+        Builder {
+            view: Arc::new(self.view()),
+            group: self.around.group.clone(),
+            storage: self.around.storage.clone(),
+            clock: self.around.clock.clone(),
+            observer: self.around.observer.clone(),
+        }
+    }
+
+    async fn install_snapshot(&mut self, meta: &SnapshotMeta, data: SnapshotData) -> io::Result<()> {
+        let SnapshotData { file, state } = data;
+        let state = match state {
+            Some(state) => state,
+            None => {
+                let file = file.clone();
+                self.around.storage.off_thread(move || snapshot::load(&file)).await?
+            }
+        };
+        self.keep(&file).map_err(|error| io_error(&error))?;
+        let journal = &self.around.storage.journal;
+        let (index, hash) = (state.applied(), state.hash());
+        if journal.last_index() < Some(index.0) {
+            // These entries were never applied here: a gap that the journal knows of, instead of a silent one.
+            journal.start_after(index.0, hash.0).map_err(|error| io_error(&error))?;
+        } else if let Some(known) = journal.hash_at(index.0).map_err(|error| io_error(&error))?
+            && known != hash.0
+        {
+            self.around.stop.raise(StopReason::Diverged { index, ours: Hash(known), theirs: hash });
+            return Err(io::Error::other(format!("the snapshot at index {index} differs from what was applied here")));
+        }
+        self.state = State::clone(&state);
+        self.last = meta.last_log_id;
+        self.membership = meta.last_membership.clone();
+        self.around.published.replace(self.view());
+        tracing::info!(%index, bytes = file.len(), position = ?self.last.as_ref().map(position), "state replaced by a snapshot");
+        self.around.observer.snapshot_installed(file.len());
+        Ok(())
+    }
+
+    async fn get_current_snapshot(&mut self) -> io::Result<Option<RaftSnapshot>> {
+        let Some(file) = self.around.storage.snapshots.latest() else { return Ok(None) };
+        let meta = snapshot::meta(&file).map_err(|error| io_error(&error))?;
+        Ok(Some(RaftSnapshot { meta, snapshot: SnapshotData { file, state: None } }))
+    }
+}

@@ -1,0 +1,373 @@
+//! Starts a node and everything around it, and ends it in the right order.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loadline_api::FILE_DESCRIPTOR_SET;
+use loadline_api::v1::admin_server::AdminServer;
+use loadline_api::v1::operator_server::OperatorServer;
+use loadline_api::v1::watch_server::WatchServer;
+use loadline_log::{OpenError, RealDisk, SharedDisk, Threading};
+use loadline_raft_node::{Dial, Node, NodeConfig, PlainDial, StartError, StopReason, SystemClock, Timing};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tonic::service::{LayerExt as _, Routes};
+use tonic::transport::server::TcpIncoming;
+use tonic_health::ServingStatus;
+use tracing::{info, warn};
+
+use crate::config::ServerConfig;
+use crate::grpc::admin::AdminService;
+use crate::grpc::forward::Forwarding;
+use crate::grpc::limits::{Deadlines, Door};
+use crate::grpc::operator::OperatorService;
+use crate::grpc::restore::Restores;
+use crate::grpc::watch::WatchService;
+use crate::http::Pages;
+use crate::leading;
+use crate::logging::init_logging;
+use crate::metrics::Metrics;
+use crate::proposals::Proposals;
+use crate::readiness::Readiness;
+use crate::shutdown::{self, Remains};
+
+/// How often health, which clients ask by gRPC, follows readiness.
+const HEALTH_EVERY: Duration = Duration::from_millis(250);
+/// No header of ours comes near it.
+const HEADERS_BYTES_MAX: u32 = 16 << 10;
+
+/// Why a node does not run, or no longer does.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("cannot listen on {address} ({key}); is another process there? Choose another address with {key}")]
+    Listen { key: &'static str, address: String, source: io::Error },
+    #[error("cannot open the data folder")]
+    DataDir(#[source] OpenError),
+    #[error("cannot start the node")]
+    Start(#[source] StartError),
+    #[error("cannot describe the services")]
+    Reflection(#[source] tonic_reflection::server::Error),
+    #[error("the gRPC server failed")]
+    Grpc(#[source] tonic::transport::Error),
+    #[error("the HTTP server failed")]
+    Http(#[source] io::Error),
+    #[error("{reason}{}", how_to_recover(.reason))]
+    Stopped { reason: StopReason },
+}
+
+/// Nothing that a node stopped for goes away by starting it again in the same folder without looking.
+fn how_to_recover(reason: &StopReason) -> &'static str {
+    match reason {
+        StopReason::ShutDown | StopReason::Diverged { .. } => "",
+        StopReason::Storage { .. } => {
+            ". What it had promised may not be on its disk: look at the disk first. If it is sound (it was only full, say), \
+             start the node again; if it is not, remove the node with `loadline operator raft remove-peer`, give it an empty \
+             folder on another disk and start it: it joins under a new id"
+        }
+        StopReason::Raft { .. } => {
+            ". Start it again; if it stops again, keep its data folder for a report, remove the node with `loadline operator \
+             raft remove-peer` and start it with an empty folder: it joins under a new id"
+        }
+    }
+}
+
+/// The sockets of a node. Bound before anything else, so that a taken port is found before the data folder is touched.
+#[derive(Debug)]
+pub struct Listeners {
+    pub grpc: TcpListener,
+    pub http: TcpListener,
+}
+
+impl Listeners {
+    pub async fn bind(config: &ServerConfig) -> Result<Listeners, ServeError> {
+        async fn listen(key: &'static str, address: &str) -> Result<TcpListener, ServeError> {
+            let failed = |source| ServeError::Listen { key, address: address.to_owned(), source };
+            TcpListener::bind(address).await.map_err(failed)
+        }
+        let grpc = listen("grpc_listen", &config.grpc_listen).await?;
+        let http = listen("http_listen", &config.http_listen).await?;
+        Ok(Listeners { grpc, http })
+    }
+}
+
+/// Runs one node until `shutdown` resolves, or until it stops by itself, which is an error.
+pub async fn serve(config: ServerConfig, shutdown: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
+    init_logging(&config);
+    let listeners = Listeners::bind(&config).await?;
+    serve_on(listeners, config, shutdown).await
+}
+
+/// The same on sockets that are there already, and without touching the log of the process.
+pub async fn serve_on(
+    listeners: Listeners,
+    config: ServerConfig,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), ServeError> {
+    let disk = RealDisk::open(&config.data_dir).map_err(ServeError::DataDir)?;
+    let disk: SharedDisk = Arc::new(disk);
+    let dial: Arc<dyn Dial> = Arc::new(PlainDial);
+    let metrics = Arc::new(Metrics::new());
+    let node =
+        Node::start(node_config(&config), disk, Arc::clone(&dial), Arc::new(SystemClock), Arc::clone(&metrics) as _)
+            .await
+            .map_err(ServeError::Start)?;
+
+    let closing = CancellationToken::new();
+    let readiness = Readiness::new(node.clone(), closing.clone());
+    let proposals = Proposals::new(node.clone(), Arc::clone(&metrics));
+    let http_endpoint = http_endpoint(&config, listeners.http.local_addr().ok());
+    info!(
+        name = config.name,
+        grpc = config.advertise,
+        http = http_endpoint,
+        data = %config.data_dir.display(),
+        version = env!("CARGO_PKG_VERSION"),
+        "this node is up"
+    );
+
+    let (health, health_service) = tonic_health::server::health_reporter();
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .map_err(ServeError::Reflection)?;
+
+    let doors = Doors::new(&config, &metrics);
+    let (message_in, message_out) = (bytes(config.limits.message_in_max), bytes(config.limits.message_out_max));
+    let admin = AdminServer::new(AdminService { node: node.clone(), proposals: proposals.clone() })
+        .max_decoding_message_size(message_in)
+        .max_encoding_message_size(message_out);
+    let watch = WatchServer::new(WatchService {
+        node: node.clone(),
+        metrics: Arc::clone(&metrics),
+        message_out_max: message_out,
+        closing: closing.clone(),
+    })
+    .max_decoding_message_size(message_in)
+    .max_encoding_message_size(message_out);
+    let operator = OperatorServer::new(OperatorService {
+        node: node.clone(),
+        forwarding: Forwarding::new(node.clone(), dial),
+        restores: Restores::new(proposals.clone(), config.limits.restore_max),
+        http_endpoint,
+    })
+    .max_decoding_message_size(message_in)
+    .max_encoding_message_size(message_out);
+
+    let routes = Routes::default()
+        // No door here: votes and heartbeats that wait behind clients would turn load into elections.
+        .add_service(node.raft_service())
+        .add_service(doors.admin.named_layer(admin))
+        .add_service(doors.watch.named_layer(watch))
+        .add_service(doors.operator.named_layer(operator))
+        .add_service(doors.helpers.named_layer(health_service))
+        .add_service(doors.helpers.named_layer(reflection));
+
+    let stop_accepting = CancellationToken::new();
+    let limits = &config.limits;
+    let grpc = tonic::transport::Server::builder()
+        .max_concurrent_streams(u32::try_from(limits.streams_max).unwrap_or(u32::MAX))
+        .http2_keepalive_interval(Some(limits.keepalive_interval))
+        .http2_keepalive_timeout(Some(limits.keepalive_timeout))
+        .max_connection_age(limits.connection_age_max)
+        .http2_max_header_list_size(HEADERS_BYTES_MAX)
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(
+            TcpIncoming::from(listeners.grpc).with_nodelay(Some(true)),
+            stop_accepting.clone().cancelled_owned(),
+        );
+    let pages = Pages {
+        node: node.clone(),
+        readiness: readiness.clone(),
+        metrics: Arc::clone(&metrics),
+        disk_reserve: config.disk_reserve,
+    };
+    let http = axum::serve(listeners.http, pages.router());
+
+    let grpc = AbortOnDropHandle::new(tokio::spawn(grpc));
+    let http = AbortOnDropHandle::new(tokio::spawn(http.into_future()));
+    let leading = AbortOnDropHandle::new(tokio::spawn(leading::lead(node.clone(), proposals, closing.clone())));
+    let _background = [
+        AbortOnDropHandle::new(tokio::spawn(readiness.clone().keep_trying())),
+        AbortOnDropHandle::new(tokio::spawn(follow_readiness(readiness, health))),
+        AbortOnDropHandle::new(tokio::spawn(count_leaders(node.clone(), metrics))),
+    ];
+    let mut remains = Remains { node: node.clone(), closing, stop_accepting, doors: doors.all(), grpc, leading };
+    let mut http = http;
+    tokio::select! {
+        biased;
+        reason = node.stopped() => Err(ServeError::Stopped { reason }),
+        ended = &mut remains.grpc => Err(grpc_ended(ended)),
+        ended = &mut http => Err(http_ended(ended)),
+        () = shutdown => {
+            shutdown::gracefully(remains, config.shutdown_grace).await;
+            Ok(())
+        }
+    }
+}
+
+fn grpc_ended(ended: Result<Result<(), tonic::transport::Error>, tokio::task::JoinError>) -> ServeError {
+    match ended {
+        Ok(Err(error)) => ServeError::Grpc(error),
+        Ok(Ok(())) => ServeError::Stopped { reason: StopReason::Raft { what: "the gRPC server ended".to_owned() } },
+        Err(error) => ServeError::Stopped { reason: StopReason::Raft { what: error.to_string() } },
+    }
+}
+
+fn http_ended(ended: Result<io::Result<()>, tokio::task::JoinError>) -> ServeError {
+    match ended {
+        Ok(Err(error)) => ServeError::Http(error),
+        Ok(Ok(())) => ServeError::Http(io::Error::other("it ended by itself")),
+        Err(error) => ServeError::Http(io::Error::other(error)),
+    }
+}
+
+/// The doors of the client services. Each has places of its own, so that a flood of one leaves room for the others:
+/// an operator can look at a node that is overrun.
+#[derive(Debug, Clone)]
+struct Doors {
+    admin: Door,
+    watch: Door,
+    operator: Door,
+    helpers: Door,
+}
+
+impl Doors {
+    fn new(config: &ServerConfig, metrics: &Arc<Metrics>) -> Doors {
+        let limits = &config.limits;
+        let deadlines = Deadlines { default: limits.request_deadline, max: limits.request_deadline_max };
+        let door = |service, places| Door::new(service, places, deadlines, Arc::clone(metrics));
+        Doors {
+            admin: door("Admin", bytes(limits.requests_max)),
+            watch: door("Watch", bytes(limits.watches_max)),
+            operator: door("Operator", bytes(limits.operator_calls_max)),
+            // Health can be watched, too.
+            helpers: door("other", bytes(limits.watches_max)),
+        }
+    }
+
+    fn all(&self) -> Vec<Door> {
+        vec![self.admin.clone(), self.watch.clone(), self.operator.clone()]
+    }
+}
+
+fn bytes(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+fn node_config(config: &ServerConfig) -> NodeConfig {
+    // A node that is not among the founders can only join; the founders are as good as any to ask.
+    let founds = config.peers.contains(&config.advertise);
+    let others =
+        |addresses: &[String]| addresses.iter().filter(|address| **address != config.advertise).cloned().collect();
+    let mut join: Vec<String> = others(&config.join);
+    if !founds {
+        let peers: Vec<String> = others(&config.peers);
+        join.extend(peers.into_iter().filter(|peer| !config.join.contains(peer)));
+    }
+    NodeConfig {
+        peers: if founds { config.peers.clone() } else { Vec::new() },
+        join,
+        timing: Timing {
+            heartbeat: config.heartbeat,
+            election_min: config.election_timeout_min,
+            election_max: config.election_timeout_max,
+            install_snapshot: config.install_snapshot_timeout,
+            ..Timing::default()
+        },
+        snapshot_every: config.snapshot_every,
+        keep_entries: config.keep_entries,
+        disk_reserve_bytes: config.disk_reserve,
+        tick_every: config.tick_every,
+        threading: Threading::Thread,
+        audit_index: Some(config.data_dir.join("audit")),
+        ..NodeConfig::new(&config.name, &config.advertise)
+    }
+}
+
+/// Where HTTP is reached from elsewhere: the port that is listened on, at the host that is advertised unless HTTP has an
+/// address of its own.
+fn http_endpoint(config: &ServerConfig, bound: Option<SocketAddr>) -> String {
+    let Some(bound) = bound else { return config.http_listen.clone() };
+    if !bound.ip().is_unspecified() {
+        return bound.to_string();
+    }
+    let host = config.advertise.rsplit_once(':').map_or(config.advertise.as_str(), |(host, _)| host);
+    format!("{host}:{}", bound.port())
+}
+
+/// Health says of every service what readiness says of the node.
+async fn follow_readiness(readiness: Readiness, health: tonic_health::server::HealthReporter) {
+    let services = ["", "loadline.v1.Admin", "loadline.v1.Watch", "loadline.v1.Operator"];
+    let mut said = None;
+    loop {
+        let ready = readiness.reasons_against().is_empty();
+        if said != Some(ready) {
+            let status = if ready { ServingStatus::Serving } else { ServingStatus::NotServing };
+            for service in services {
+                health.set_service_status(service, status).await;
+            }
+            said = Some(ready);
+        }
+        tokio::time::sleep(HEALTH_EVERY).await;
+    }
+}
+
+/// Every leadership is announced in the log, so whoever applies the log has seen them all.
+async fn count_leaders(node: Node, metrics: Arc<Metrics>) {
+    let mut applied = node.watch_applied();
+    let mut last = node.latest().epoch();
+    while applied.changed().await.is_ok() {
+        let epoch = node.latest().epoch();
+        if epoch != last {
+            last = epoch;
+            metrics.leader_changes.inc();
+        }
+    }
+    warn!("leaders are no longer counted: the node has ended");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(advertise: &str, peers: &[&str], join: &[&str]) -> NodeConfig {
+        let owned = |list: &[&str]| list.iter().map(|item| (*item).to_owned()).collect();
+        node_config(&ServerConfig {
+            name: "n1".to_owned(),
+            advertise: advertise.to_owned(),
+            peers: owned(peers),
+            join: owned(join),
+            ..ServerConfig::default()
+        })
+    }
+
+    #[test]
+    fn a_node_among_the_peers_founds_and_another_only_joins() {
+        let founder = config("a:1", &["a:1", "b:1"], &["a:1", "b:1"]);
+        assert_eq!((founder.peers, founder.join), (vec!["a:1".to_owned(), "b:1".to_owned()], vec!["b:1".to_owned()]));
+        let late = config("c:1", &["a:1", "b:1"], &["b:1"]);
+        assert_eq!((late.peers, late.join), (vec![], vec!["b:1".to_owned(), "a:1".to_owned()]));
+    }
+
+    #[test]
+    fn http_is_shown_where_it_can_be_reached() {
+        let config = ServerConfig { advertise: "n1.example:7700".to_owned(), ..ServerConfig::default() };
+        let shown = |bound: &str| http_endpoint(&config, Some(bound.parse().unwrap()));
+        assert_eq!(shown("127.0.0.1:8700"), "127.0.0.1:8700");
+        assert_eq!(shown("0.0.0.0:8700"), "n1.example:8700");
+        assert_eq!(shown("[::]:8700"), "n1.example:8700");
+    }
+
+    #[test]
+    fn a_node_that_stopped_says_why_and_what_to_do() {
+        let stopped = ServeError::Stopped { reason: StopReason::Storage { what: "fsync of wal/7: EIO".to_owned() } };
+        let text = stopped.to_string();
+        assert!(text.starts_with("storage failed: fsync of wal/7: EIO. "), "{text}");
+        assert!(text.contains("remove-peer") && text.contains("empty folder"), "{text}");
+    }
+}
