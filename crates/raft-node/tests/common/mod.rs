@@ -198,6 +198,16 @@ impl Member {
         receipt.index
     }
 
+    /// The same, once nobody is short of disk any more.
+    pub(crate) async fn create_when_disk_allows(&self, name: &str) {
+        eventually("space to be noticed", async || match self.propose(create_cluster(name)).await {
+            Ok(receipt) => Some(receipt.result.unwrap()),
+            Err(ProposeError::DiskReserve { .. } | ProposeError::Unknown { .. } | ProposeError::NoLeader) => None,
+            Err(other) => panic!("{other}"),
+        })
+        .await;
+    }
+
     pub(crate) async fn add_peer(&self, peer: &str, replace: Option<&str>) -> Result<Vec<PeerView>, MembershipError> {
         let (node, peer, replace) = (self.node(), peer.to_owned(), replace.map(str::to_owned));
         self.run(async move { node.add_peer(&peer, replace.as_deref()).await }).await
