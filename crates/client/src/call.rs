@@ -168,15 +168,18 @@ impl Client {
             self.pool.rotate(turn);
             let pause = backoff.pause();
             let over = Instant::now() + pause >= deadline;
-            let nobody_there = !progress.connected
-                && progress.tried.0.len() == self.pool.len()
-                && self.options.connect_patience.is_some_and(|patience| began.elapsed() + pause >= patience);
+            let nobody_there = !progress.connected && self.is_patience_over(began.elapsed() + pause, &progress.tried);
             let must_not_repeat = repeat == Repeat::OnlyIfNotSent && progress.maybe_sent;
             if over || nobody_there || must_not_repeat {
                 return Err(progress.give_up(limits.timeout));
             }
             tokio::time::sleep(pause).await;
         }
+    }
+
+    /// Has every endpoint been tried, for as long as somebody waits for a connection at all?
+    pub(crate) fn is_patience_over(&self, elapsed: Duration, tried: &Tried) -> bool {
+        tried.0.len() == self.pool.len() && self.options.connect_patience.is_some_and(|patience| elapsed >= patience)
     }
 
     async fn attempt<Q, A, F>(
@@ -216,7 +219,7 @@ impl Client {
         if refusal.reason != REQUEST_TOO_OLD && refusal.reason != REQUEST_FROM_FUTURE {
             return false;
         }
-        let Some(now) = refusal.metadata.get("now").and_then(|now| now.parse().ok()) else { return false };
+        let Some(now) = refusal.metadata.get("now_ms").and_then(|now| now.parse().ok()) else { return false };
         tracing::warn!(now_ms = now, "this clock differs from the group's; request ids follow the group's");
         self.ids.rebase(now);
         true

@@ -80,6 +80,7 @@ impl Client {
         let began = Instant::now();
         let mut backoff = Backoff::new(self.pool.len());
         let mut tried = Tried::default();
+        let mut connected = false;
         loop {
             let (turn, endpoint) = self.pool.current();
             let failure = match self.save_from(endpoint, &mut sink).await {
@@ -87,6 +88,7 @@ impl Client {
                 Err(SaveError::Sink(error)) => return Err(Error::Local(error.to_string())),
                 Err(SaveError::Node(failure)) => failure,
             };
+            connected |= !matches!(failure, Failure::NotSent(_));
             let (why, answer) = match failure {
                 Failure::Refused(refusal) => return Err(Error::Refused(refusal)),
                 Failure::NotNow(refusal) => (refusal.to_string(), Some(refusal)),
@@ -99,7 +101,8 @@ impl Client {
             self.pool.rotate(turn);
             let pause = backoff.pause();
             // Finding a node is limited as in any other call; only the transfer itself may take long.
-            if began.elapsed() + pause >= self.options.timeout {
+            let nobody_there = !connected && self.is_patience_over(began.elapsed() + pause, &tried);
+            if began.elapsed() + pause >= self.options.timeout || nobody_there {
                 return Err(Error::Unavailable { tried: tried.into_list(), answer, maybe_done: false });
             }
             tokio::time::sleep(pause).await;
