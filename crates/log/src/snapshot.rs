@@ -283,6 +283,7 @@ impl SnapshotFile {
         Parts::of(&bytes).map_err(|error| self.damaged(error)).map(drop)
     }
 
+    /// What it is of.
     pub fn meta(&self) -> &SnapshotMeta {
         &self.inner.meta
     }

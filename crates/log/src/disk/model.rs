@@ -188,7 +188,8 @@ impl ModelDisk {
         lock(&self.world.state).ignore_syncs = ignore;
     }
 
-    /// Syncs wait until the returned guard is dropped, so that a test can look at what happens before they are done.
+    /// Syncs wait until the returned guard is dropped, so that a test can look at what happens before they are done. Only
+    /// where somebody else syncs: who syncs in its own thread would wait for itself.
     pub fn hold_syncs(&self) -> SyncHold {
         *lock(&self.world.held) = true;
         SyncHold { world: self.world.clone() }

@@ -122,10 +122,30 @@ struct Shared {
     cache: BlockCache,
 }
 
+/// A segment. Only the one that is appended to is kept open: history grows for ever, and file handles must not.
 #[derive(Debug)]
 struct SegmentFile {
     number: u64,
-    file: Box<dyn DiskFile>,
+    disk: SharedDisk,
+    open: Mutex<Option<Arc<dyn DiskFile>>>,
+}
+
+impl SegmentFile {
+    fn new(disk: SharedDisk, number: u64, file: Box<dyn DiskFile>) -> Arc<Self> {
+        Arc::new(Self { number, disk, open: Mutex::new(Some(file.into())) })
+    }
+
+    fn file(&self) -> io::Result<Arc<dyn DiskFile>> {
+        match &*lock(&self.open) {
+            Some(file) => Ok(file.clone()),
+            None => Ok(self.disk.open(&format::path(self.number), false)?.into()),
+        }
+    }
+
+    /// It is sealed.
+    fn let_go(&self) {
+        lock(&self.open).take();
+    }
 }
 
 #[derive(Debug)]
@@ -240,7 +260,7 @@ impl Journal {
         };
         // Appending and reading go on meanwhile.
         drop(inner);
-        let synced = current.segment.file.sync_all();
+        let synced = current.segment.file().and_then(|file| file.sync_all());
         let mut inner = self.usable()?;
         inner.guarded(|_| synced.map_err(io_error(format!("sync {}", format::path(current.segment.number)))))?;
         if let Some(now) = inner.current.as_mut().filter(|now| now.segment.number == current.segment.number) {
@@ -283,19 +303,19 @@ impl Journal {
         loop {
             let located = lock(&self.shared.inner).locate(next);
             let records = match located {
-                Located::Waiting(records) => records,
-                Located::Block(block) => self.shared.cache.records(&block)?.as_ref().clone(),
+                Located::Waiting(records) => Arc::new(records),
+                Located::Block(block) => self.shared.cache.records(&block)?,
                 Located::Nowhere { next } if found.is_empty() => {
                     return Err(JournalError::Missing { index: from, next });
                 }
                 Located::Nowhere { .. } | Located::Behind => return Ok(found),
             };
-            for record in records.into_iter().filter(|record| record.index >= next) {
+            for record in records.iter().filter(|record| record.index >= next) {
                 bytes = bytes.saturating_add(record.bytes());
                 if bytes > bytes_max && !found.is_empty() {
                     return Ok(found);
                 }
-                found.push(record);
+                found.push(record.clone());
             }
             next = found.last().map_or(next, |record| record.index) + 1;
         }

@@ -1,7 +1,7 @@
 //! Writing blocks, marks, seals and the heads of new segments. Always under the journal's lock; what syncs, also under the
 //! lock for that.
 
-use std::{io, sync::Arc};
+use std::io;
 
 use super::{
     Current, Inner, JournalError, SegmentFile,
@@ -59,7 +59,7 @@ impl Inner {
         u32::try_from(current.synced)
             .map_err(io::Error::other)
             .and_then(|synced| put(&mut chain, &mut buffer, synced))
-            .and_then(|()| current.segment.file.write_at(&buffer, current.len))
+            .and_then(|()| current.segment.file()?.write_at(&buffer, current.len))
             .map_err(io_error(format!("write {}", format::path(number))))?;
         self.link = chain.link;
         let offset = current.len;
@@ -109,7 +109,7 @@ impl Inner {
     pub(super) fn sync_current(&mut self) -> Result<(), JournalError> {
         if let Some(current) = &mut self.current {
             let syncing = io_error(format!("sync {}", format::path(current.segment.number)));
-            current.segment.file.sync_all().map_err(syncing)?;
+            current.segment.file().and_then(|file| file.sync_all()).map_err(syncing)?;
             current.synced = current.len;
         }
         self.synced_index = self.written.map(|(index, _)| index);
@@ -130,6 +130,7 @@ impl Inner {
         })?;
         self.sync_current()?;
         if let Some(sealed) = self.current.take() {
+            sealed.segment.let_go();
             self.sealed_bytes += sealed.len;
         }
         Ok(())
@@ -164,7 +165,7 @@ impl Inner {
         self.chain = format::hash(&buffer[HEADER_BYTES..]);
         self.bases.extend(head.base);
         let len = buffer.len() as u64;
-        let segment = Arc::new(SegmentFile { number, file });
+        let segment = SegmentFile::new(self.disk.clone(), number, file);
         self.current = Some(Current { segment, len, synced: len, places: Vec::new() });
         if gap {
             self.synced_index = self.written.map(|(index, _)| index);
