@@ -218,8 +218,8 @@ output = "wide"
         toml::from_str(FILE).expect("a file")
     }
 
-    fn resolved(wishes: Wishes) -> (Vec<String>, u64, Format, Option<String>) {
-        let resolved = file().resolve(&wishes).expect("resolved");
+    fn resolved(wishes: &Wishes) -> (Vec<String>, u64, Format, Option<String>) {
+        let resolved = file().resolve(wishes).expect("resolved");
         let endpoints = resolved.endpoints.iter().map(ToString::to_string).collect();
         (endpoints, resolved.timeout.as_secs(), resolved.output, resolved.context)
     }
@@ -232,11 +232,11 @@ output = "wide"
             output: Some(Format::Json),
             ..Wishes::default()
         };
-        assert_eq!(resolved(flags), (vec!["flag:1".into()], 1, Format::Json, None));
+        assert_eq!(resolved(&flags), (vec!["flag:1".into()], 1, Format::Json, None));
         let current = (vec!["dev:1".into(), "dev:2".into()], 20, Format::Wide, Some("dev".into()));
-        assert_eq!(resolved(Wishes::default()), current);
+        assert_eq!(resolved(&Wishes::default()), current);
         let bare = Wishes { context: Some("bare".into()), ..Wishes::default() };
-        assert_eq!(resolved(bare), (vec!["file:1".into()], 20, Format::Csv, None));
+        assert_eq!(resolved(&bare), (vec!["file:1".into()], 20, Format::Csv, None));
         let nothing = File::default().resolve(&Wishes::default()).expect("resolved");
         assert_eq!(nothing.endpoints, Endpoints::parse([ENDPOINT_DEFAULT]).expect("an endpoint"));
         assert_eq!((nothing.timeout, nothing.output), (TIMEOUT_DEFAULT, Format::Table));

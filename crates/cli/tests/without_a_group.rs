@@ -141,7 +141,7 @@ fn a_group_that_is_not_there_is_exit_code_5() {
     );
 }
 
-fn sorted<'a>(mut endpoints: [&'a String; 2]) -> Vec<Option<&'a str>> {
+fn sorted(mut endpoints: [&String; 2]) -> Vec<Option<&str>> {
     endpoints.sort();
     endpoints.iter().map(|endpoint| Some(endpoint.as_str())).collect()
 }

@@ -98,7 +98,7 @@ impl Client {
             Ok(Err(status)) => {
                 self.pool.forget(endpoint);
                 Err(match Failure::of(&status) {
-                    Failure::Refused(refusal) | Failure::NotNow(refusal) => refusal.to_string(),
+                    Failure::Refused(refusal) | Failure::NotNow { refusal, .. } => refusal.to_string(),
                     Failure::NotSent(why) | Failure::NoAnswer { why, .. } => why,
                 })
             }

@@ -140,6 +140,17 @@ async fn a_change_of_membership_goes_past_an_endpoint_where_nobody_listens() {
 }
 
 #[tokio::test]
+async fn a_change_of_membership_that_found_no_leader_is_sent_again() {
+    let node = FakeNode::start().await;
+    node.will([Reply::Fail(refusal(Code::Unavailable, "NO_LEADER", &[])), Reply::Answer]);
+    client_of(&[&node]).remove_peer("n3").await.expect("removed");
+    node.will([Reply::Fail(refusal(Code::Unavailable, "OUTCOME_UNKNOWN", &[]))]);
+    let error = client_of(&[&node]).remove_peer("n3").await.expect_err("unknown");
+    assert!(error.maybe_done(), "{error:?}");
+    assert_eq!(node.seen().len(), 3);
+}
+
+#[tokio::test]
 async fn when_nobody_listens_the_error_names_every_endpoint_and_nothing_was_done() {
     let (a, b) = (nobody().await, nobody().await);
     let options = Options { connect_patience: Some(Duration::from_millis(200)), ..quick() };

@@ -19,7 +19,7 @@ pub(crate) async fn get(words: &[String], mut session: Session<'_>) -> Result<()
     let found = fetch(kind, &names, &mut session).await?;
     // One name gives one object; a type gives a list, however many there are.
     let text = show(kind, found.views, found.revision, names.len() == 1, session.format)?;
-    if text.is_empty() {
+    if text.is_empty() && names.is_empty() {
         session.console.say(&format!("there are no {}", kind.plural()));
     }
     session.console.data(&text)?;

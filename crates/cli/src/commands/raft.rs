@@ -8,11 +8,11 @@ use crate::exit::Failed;
 use crate::output::nodes::PeerView;
 use crate::output::{Format, json_line, list, pretty};
 
-pub(crate) async fn raft(what: Raft, session: Session<'_>) -> Result<(), Failed> {
+pub(crate) async fn raft(what: Raft, mut session: Session<'_>) -> Result<(), Failed> {
     match what {
         Raft::ListPeers => {
             let peers = session.client.list_peers().await?;
-            show(peers, session)
+            show(peers, &mut session)
         }
         Raft::AddPeer { peer, replace } => {
             let peers = session.client.add_peer(&peer, replace.as_deref()).await?;
@@ -20,12 +20,12 @@ pub(crate) async fn raft(what: Raft, session: Session<'_>) -> Result<(), Failed>
                 Some(replaced) => format!("{peer} votes now, in place of {replaced}"),
                 None => format!("{peer} votes now"),
             });
-            show(peers, session)
+            show(peers, &mut session)
         }
         Raft::RemovePeer { peer } => {
             let peers = session.client.remove_peer(&peer).await?;
             session.console.say(&format!("{peer} is no longer a member; its data folder can be thrown away"));
-            show(peers, session)
+            show(peers, &mut session)
         }
         Raft::TransferLeadership { to, if_leader } => transfer(to.as_deref(), if_leader, session).await,
     }
@@ -59,7 +59,7 @@ fn named(name: &str, id: u64) -> String {
     if name.is_empty() { format!("node {id}") } else { name.to_owned() }
 }
 
-fn show(peers: Vec<PeerStatus>, session: Session<'_>) -> Result<(), Failed> {
+fn show(peers: Vec<PeerStatus>, session: &mut Session<'_>) -> Result<(), Failed> {
     let views: Vec<PeerView> = peers.into_iter().map(PeerView::from).collect();
     let text = list(session.format, "peers", None, &views)?;
     session.console.data(&text)

@@ -15,8 +15,9 @@ use super::layout::Place;
 use super::state::NodeState;
 use crate::exit::{Exit, Failed};
 
-/// A node that died is started again after this long, then twice as long, and so on.
-const RESTART_FIRST: Duration = Duration::from_millis(200);
+/// A node that died is started again after this long, then twice as long, and so on. Long enough for the others to elect a
+/// new leader: one that is back before they have noticed takes its old place, and nobody sees a failover.
+const RESTART_FIRST: Duration = Duration::from_millis(1200);
 const RESTART_MAX: Duration = Duration::from_secs(5);
 /// One that has lived this long died of something new.
 const LIVED: Duration = Duration::from_secs(10);

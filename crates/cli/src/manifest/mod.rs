@@ -52,7 +52,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Manifest>, Failed> {
     }
     let mut manifests: Vec<Manifest> = Vec::new();
     for (place, object) in documents {
-        let manifest = manifest(&place, object)?;
+        let manifest = manifest(&place, &object)?;
         if manifests.iter().any(|other| other.full_name() == manifest.full_name()) {
             return Err(Failed::usage(format!("{place}: {} is there twice", manifest.full_name())));
         }
@@ -105,9 +105,9 @@ fn gather(place: &str, value: Value, documents: &mut Vec<(String, Map<String, Va
     }
 }
 
-fn manifest(place: &str, object: Map<String, Value>) -> Result<Manifest, Failed> {
+fn manifest(place: &str, object: &Map<String, Value>) -> Result<Manifest, Failed> {
     let wrong = |message: String| Failed::usage(format!("{place}: {message}"));
-    known_keys(&object, &["kind", "name", "spec", "metadata"]).map_err(&wrong)?;
+    known_keys(object, &["kind", "name", "spec", "metadata"]).map_err(&wrong)?;
     let kind = match object.get("kind") {
         Some(Value::String(word)) => word.to_lowercase().parse::<Kind>().map_err(|()| {
             let known = ["size", "cluster", "setting"];

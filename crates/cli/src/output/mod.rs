@@ -119,7 +119,6 @@ pub(crate) fn csv_line(cells: &[String]) -> Result<String, Failed> {
     String::from_utf8(bytes).map_err(unwritable)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 fn unwritable(error: impl std::fmt::Display) -> Failed {
     Failed::new(Exit::Failure, format!("the answer cannot be shown in this format: {error}"))
 }
