@@ -27,7 +27,7 @@ use crate::observer::{NodeObserver, WalFigures};
 use crate::office::{self, Leadership};
 use crate::probe::{self, Neighbours};
 use crate::proposer::Queue;
-use crate::reads::Consistency;
+use crate::reads::{Consistency, Rounds};
 use crate::reserve::{self, Reserve};
 use crate::status::Status;
 use crate::stop::StopSignal;
@@ -88,6 +88,7 @@ pub(crate) struct Inner {
     pub(crate) reserve: Reserve,
     pub(crate) neighbours: Neighbours,
     pub(crate) queue: Queue,
+    pub(crate) rounds: Rounds,
     pub(crate) leadership: watch::Sender<Option<Leadership>>,
     pub(crate) stop: StopSignal,
     /// Set when the node ends, for whatever reason. Everything that waits looks at it.
@@ -140,6 +141,7 @@ impl Node {
             published: Arc::default(),
             neighbours: Neighbours::default(),
             queue: Queue::default(),
+            rounds: Rounds::default(),
             leadership: watch::Sender::new(None),
             stop: StopSignal::default(),
             ended: CancellationToken::new(),

@@ -38,11 +38,21 @@ pub(crate) struct Seen {
 #[derive(Debug, Default)]
 pub(crate) struct Neighbours {
     seen: Mutex<BTreeMap<u64, Seen>>,
+    /// Where nodes were found to differ without a majority for either.
+    disputed: Mutex<Option<LogIndex>>,
 }
 
 impl Neighbours {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Seen>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_disputed(&self) -> MutexGuard<'_, Option<LogIndex>> {
+        self.disputed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn disputed(&self) -> Option<LogIndex> {
+        *self.lock_disputed()
     }
 
     pub(crate) fn all(&self) -> BTreeMap<u64, Seen> {
@@ -113,36 +123,50 @@ pub(crate) async fn run(inner: Arc<Inner>) {
 }
 
 async fn round(inner: &Inner, running: &Running) {
+    let me = running.identity.node_id;
     let latest = inner.published.state().checkpoints().last();
     let answers = ask(inner, running, latest.map_or(LogIndex(0), |(index, _)| index)).await;
     note(inner, &answers);
     let state = inner.published.state();
-    let differs = |answer: &wire::ProbeResponse| {
+    let compared = |answer: &wire::ProbeResponse| {
         let index = LogIndex(answer.hash_index);
         let (theirs, ours) = (reported(answer)?, state.hash_at(index)?);
-        (theirs != ours).then_some((index, ours))
+        Some((index, ours, theirs == ours))
     };
-    match answers.iter().find_map(|(_, answer)| differs(answer)) {
-        None => suspend(inner, false),
-        Some((index, ours)) => {
-            // Now everybody is asked about that very index, because they may have answered about different ones.
-            let answers = ask(inner, running, index).await;
-            let membership = running.membership();
-            let theirs: Vec<Option<Hash>> = membership
-                .voter_ids()
-                .filter(|voter| *voter != running.identity.node_id)
-                .map(|voter| {
-                    let answer = &answers.iter().find(|(id, _)| *id == voter)?.1;
-                    reported(answer).filter(|_| answer.hash_index == index.0)
-                })
-                .collect();
-            let this_node_votes = membership.voter_ids().any(|voter| voter == running.identity.node_id);
-            match judge(ours, this_node_votes, &theirs) {
-                Verdict::Agreed => suspend(inner, false),
-                Verdict::NoMajority => suspend(inner, true),
-                Verdict::Outvoted(theirs) => inner.stop.raise(StopReason::Diverged { index, ours, theirs }),
+    let differs = answers.iter().find_map(|(_, answer)| compared(answer).filter(|(.., agrees)| !agrees));
+    let membership = running.membership();
+    let this_node_votes = membership.voter_ids().any(|voter| voter == me);
+    let others = || membership.voter_ids().filter(|voter| *voter != me);
+    let answer_of = |answers: &[(u64, wire::ProbeResponse)], voter: u64| {
+        answers.iter().find(|(id, _)| *id == voter).map(|(_, answer)| answer.clone())
+    };
+
+    let Some((index, ours, _)) = differs else {
+        // Silence is no agreement: a dispute ends when a majority is known to agree at that index or, which means
+        // the same, at a later one.
+        if let Some(disputed) = inner.neighbours.disputed() {
+            let agrees = |voter: &u64| {
+                let compared = answer_of(&answers, *voter).and_then(|answer| compared(&answer));
+                compared.is_some_and(|(index, _, agrees)| agrees && index >= disputed)
+            };
+            let agreeing = others().filter(agrees).count() + usize::from(this_node_votes);
+            if agreeing > (others().count() + usize::from(this_node_votes)) / 2 {
+                dispute(inner, None);
             }
         }
+        return;
+    };
+    // Now everybody is asked about that very index, because they may have answered about different ones.
+    let answers = ask(inner, running, index).await;
+    let theirs: Vec<Option<Hash>> = others()
+        .map(|voter| {
+            answer_of(&answers, voter).filter(|answer| answer.hash_index == index.0).as_ref().and_then(reported)
+        })
+        .collect();
+    match judge(ours, this_node_votes, &theirs) {
+        Verdict::Agreed => dispute(inner, None),
+        Verdict::NoMajority => dispute(inner, Some(index)),
+        Verdict::Outvoted(theirs) => inner.stop.raise(StopReason::Diverged { index, ours, theirs }),
     }
 }
 
@@ -150,15 +174,17 @@ fn reported(answer: &wire::ProbeResponse) -> Option<Hash> {
     <[u8; 32]>::try_from(&answer.hash[..]).ok().map(Hash)
 }
 
-fn suspend(inner: &Inner, suspended: bool) {
-    if inner.lease.suspended() != suspended {
-        if suspended {
-            tracing::error!("the nodes disagree about the state and no majority can be found: this node stops acting");
-        } else {
-            tracing::info!("the nodes agree about the state: this node may act again");
+/// Begins or ends a dispute about the state at this index. While there is one, this node does not act.
+fn dispute(inner: &Inner, index: Option<LogIndex>) {
+    let before = std::mem::replace(&mut *inner.neighbours.lock_disputed(), index);
+    match (before, index) {
+        (None, Some(index)) => {
+            tracing::error!(%index, "the nodes disagree about the state and no majority can be found: this node stops acting");
         }
-        inner.lease.set_suspended(suspended);
+        (Some(_), None) => tracing::info!("a majority agrees with this node about the state: it may act again"),
+        _ => {}
     }
+    inner.lease.set_suspended(index.is_some());
 }
 
 /// The answers of the members that gave one.

@@ -1,5 +1,7 @@
 //! Snapshots: a node that was away too long, a backup, and what a feed can still tell afterwards.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
+
 mod common;
 
 use std::sync::Arc;

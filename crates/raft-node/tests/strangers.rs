@@ -1,5 +1,7 @@
 //! Messages that make no sense, whoever sends them: a clear refusal, no panic, nothing written.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
+
 mod common;
 
 use std::io::Write;
@@ -74,10 +76,12 @@ impl Target {
     }
 }
 
+type Damage = fn(&mut wire::AppendRequest);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_append_that_is_not_meant_for_this_node_or_makes_no_sense_is_refused() {
     let target = Target::find().await;
-    let damages: Vec<(&str, fn(&mut wire::AppendRequest))> = vec![
+    let damages: Vec<(&str, Damage)> = vec![
         ("no envelope", |message| message.envelope = None),
         ("another group", |message| message.envelope.as_mut().unwrap().group = "another".into()),
         ("no group", |message| message.envelope.as_mut().unwrap().group.clear()),

@@ -297,7 +297,7 @@ impl RaftStateMachine<Types> for Machine {
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<RaftSnapshot>> {
         let Some(file) = self.around.storage.snapshots.latest() else { return Ok(None) };
-        let meta = snapshot::meta(&file).map_err(|error| io_error(&error))?;
+        let meta = snapshot::meta(file.meta()).map_err(|error| io_error(&error))?;
         Ok(Some(RaftSnapshot { meta, snapshot: SnapshotData { file, state: None } }))
     }
 }
