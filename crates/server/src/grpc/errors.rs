@@ -35,7 +35,7 @@ impl Answer {
     }
 
     #[must_use]
-    pub(crate) fn with(mut self, key: &str, value: impl ToString) -> Answer {
+    pub(crate) fn with(mut self, key: &str, value: &(impl ToString + ?Sized)) -> Answer {
         self.metadata.insert(key.to_owned(), value.to_string());
         self
     }
@@ -86,7 +86,7 @@ pub(crate) fn refused(refused: &Refused, write: &Write) -> Status {
     }
     // Which step of a transaction it was; a reader of logs should not have to count.
     if write.commands.len() > 1 {
-        answer = answer.with("change", refused.ordinal);
+        answer = answer.with("change", &refused.ordinal);
         answer.message = format!("changes[{}]: {}", refused.ordinal, answer.message);
     }
     answer.status()
@@ -106,7 +106,7 @@ fn rejection(rejection: &Rejection) -> Answer {
         RejectionClass::Precondition | RejectionClass::TooOld => Code::FailedPrecondition,
     };
     let answer = Answer::new(code, rejection.code(), rejection.to_string());
-    rejection.metadata().into_iter().fold(answer, |answer, (key, value)| answer.with(key, value))
+    rejection.metadata().into_iter().fold(answer, |answer, (key, value)| answer.with(key, &value))
 }
 
 pub(crate) fn propose(error: &ProposeError) -> Status {
@@ -152,7 +152,7 @@ pub(crate) fn feed(error: &FeedError) -> Status {
 
 /// A watch cannot go on from where it is; it can from `first`, or from the present.
 pub(crate) fn compacted(first: u64, message: impl Into<String>) -> Status {
-    Answer::new(Code::OutOfRange, "REVISION_COMPACTED", message).with("first", first).status()
+    Answer::new(Code::OutOfRange, "REVISION_COMPACTED", message).with("first", &first).status()
 }
 
 pub(crate) fn membership(error: &MembershipError) -> Status {
@@ -192,7 +192,7 @@ pub(crate) fn overloaded(service: &str, at_once_max: usize) -> Status {
         format!("this node serves at most {at_once_max} calls of {service} at once; try again, or another node");
     Answer::new(Code::ResourceExhausted, "OVERLOADED", message)
         .with("service", service)
-        .with("at_once_max", at_once_max)
+        .with("at_once_max", &at_once_max)
         .retry_later()
         .status()
 }
@@ -201,7 +201,7 @@ pub(crate) fn deadline(after: Duration) -> Status {
     let message = format!(
         "not done within {after:?}; a write may still be recorded, so ask again with the same request id to learn the outcome"
     );
-    Answer::new(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", message).with("after_ms", after.as_millis()).status()
+    Answer::new(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", message).with("after_ms", &after.as_millis()).status()
 }
 
 #[cfg(test)]

@@ -311,10 +311,10 @@ mod tests {
         Request::builder().uri(path).body(Body::empty()).unwrap()
     }
 
+    type Waiting = Guarded<BoxCloneService<Request<Body>, Response<Body>, Infallible>>;
+
     /// Answers NOT_FOUND, as soon as it is told to.
-    fn waiting(
-        door: &Door,
-    ) -> (Guarded<BoxCloneService<Request<Body>, Response<Body>, Infallible>>, watch::Sender<bool>) {
+    fn waiting(door: &Door) -> (Waiting, watch::Sender<bool>) {
         let (go, wait) = watch::channel(false);
         let service = tower::service_fn(move |_: Request<Body>| {
             let mut wait = wait.clone();
