@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::stream::{FuturesUnordered, StreamExt};
 use loadline_api::raft as wire;
 use loadline_state_machine::{Hash, LogIndex, RULES_VERSION_MAX, RulesVersion};
+use tokio::time::Instant;
 
 use crate::errors::StopReason;
 use crate::node::{Inner, Running};
@@ -189,26 +190,45 @@ fn dispute(inner: &Inner, index: Option<LogIndex>) {
 
 /// The answers of the members that gave one.
 async fn ask(inner: &Inner, running: &Running, hash_index: LogIndex) -> Vec<(u64, wire::ProbeResponse)> {
-    let members: Vec<(u64, Member)> = running
-        .membership()
-        .nodes()
-        .filter(|(id, _)| **id != running.identity.node_id)
-        .map(|(id, member)| (*id, member.clone()))
-        .collect();
+    questions(inner, running, hash_index).filter_map(std::future::ready).collect().await
+}
+
+/// One question to every other member; the answers as they come, nothing for who gives none.
+fn questions<'a>(
+    inner: &'a Inner,
+    running: &'a Running,
+    hash_index: LogIndex,
+) -> FuturesUnordered<impl Future<Output = Option<(u64, wire::ProbeResponse)>> + 'a> {
     let ask_one = |(id, member): (u64, Member)| async move {
         let request = wire::ProbeRequest { envelope: Some(running.envelope(id)), hash_index: hash_index.0 };
         let answer = inner.links.probe(&member.address, request).await.ok()?;
         // Another node may live at that address by now.
         (answer.group == running.identity.group && answer.node_id == id).then_some((id, answer))
     };
-    join_all(members.into_iter().map(ask_one)).await.into_iter().flatten().collect()
+    let membership = running.membership();
+    let others = membership.nodes().filter(|(id, _)| **id != running.identity.node_id);
+    others.map(|(id, member)| ask_one((*id, member.clone()))).collect()
 }
 
-/// The wall clocks of the members that answered, and of this node.
+/// The wall clocks of the members that answer soon, and of this node.
+///
+/// A majority is waited for; whoever is slower than two heartbeats beyond that is left out, because a new leader must
+/// not be kept waiting by a node that vanished.
 pub(crate) async fn clocks(inner: &Inner, running: &Running) -> Vec<u64> {
-    let answers = ask(inner, running, LogIndex(0)).await;
-    let theirs = answers.iter().filter_map(|(_, answer)| u64::try_from(answer.wall_clock_ms).ok());
-    theirs.chain([inner.clock.wall_ms()]).collect()
+    let mut questions = questions(inner, running, LogIndex(0));
+    let others = questions.len();
+    let soon = Instant::now() + inner.config.timing.heartbeat * 2;
+    let mut clocks = vec![inner.clock.wall_ms()];
+    loop {
+        let majority = clocks.len() > others.div_ceil(2);
+        let answer = tokio::select! {
+            biased;
+            answer = questions.next() => answer,
+            () = tokio::time::sleep_until(soon), if majority => None,
+        };
+        let Some(answer) = answer else { return clocks };
+        clocks.extend(answer.and_then(|(_, answer)| u64::try_from(answer.wall_clock_ms).ok()));
+    }
 }
 
 fn note(inner: &Inner, answers: &[(u64, wire::ProbeResponse)]) {

@@ -20,16 +20,19 @@ async fn past_a_checkpoint() -> Group {
     let group = Group::started(3).await;
     let leader = &group.members[group.leader().await];
     let node = leader.node();
-    let writer = {
-        let node = node.clone();
-        leader.spawn(async move {
-            while node.latest().applied() < LogIndex(CHECKPOINT_EVERY) {
-                // One entry each: they wait for each other.
-                node.propose(common::request(Command::Tick)).await.unwrap();
-            }
+    let writers: Vec<_> = (0..8)
+        .map(|_| {
+            let node = node.clone();
+            leader.spawn(async move {
+                while node.latest().applied() < LogIndex(CHECKPOINT_EVERY) {
+                    node.propose(common::request(Command::Tick)).await.unwrap();
+                }
+            })
         })
-    };
-    writer.await.unwrap();
+        .collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
     group.agreed().await;
     group
 }

@@ -10,6 +10,7 @@ use std::net::TcpStream;
 use common::{DEADLINE, Group, Member, dial, eventually, expect_err, request_id};
 use futures::stream;
 use loadline_api::raft as wire;
+use loadline_raft_node::StopReason;
 use loadline_state_machine::{Actor, Command, Entry, Request, Sealed, Time};
 use tonic::{Code, Status};
 
@@ -197,6 +198,34 @@ async fn votes_snapshots_and_hand_overs_are_checked_alike() {
     let nowhere = wire::JoinRequest { name: "x".into(), address: "nowhere".into() };
     assert_eq!(expect_err(client.join(nowhere).await).code(), Code::InvalidArgument);
     target.unharmed().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_committed_entry_that_cannot_be_read_stops_the_node_and_is_never_skipped() {
+    let mut target = Target::find().await;
+    let place = target.place;
+    let node = target.member().node();
+    for other in (0..3).filter(|other| *other != place) {
+        target.group.members[other].kill();
+    }
+    // A leader of a later version, as far as this node can tell.
+    let mut message = target.next_entry();
+    let vote = wire::Vote { term: target.vote.term + 1, ..target.vote };
+    let log_id = wire::LogId { term: vote.term, index: node.status().last_index + 1 };
+    message.vote = Some(vote);
+    message.entries[0].log_id = Some(log_id);
+    message.entries[0].payload =
+        Some(wire::log_entry::Payload::Normal(b"\xff\xff what is yet to come".to_vec().into()));
+    message.leader_commit = Some(log_id);
+    let before = node.latest().applied();
+    let answer = target.append(message).await.unwrap();
+    assert!(matches!(answer.result, Some(wire::append_response::Result::Success(_))), "it is kept: {answer:?}");
+    let reason = {
+        let node = node.clone();
+        target.member().run(async move { node.stopped().await }).await
+    };
+    assert!(matches!(&reason, StopReason::Storage { what } if what.contains("cannot be read")), "{reason}");
+    assert!(node.latest().applied() >= before && node.latest().applied().0 < log_id.index);
 }
 
 #[tokio::test(flavor = "multi_thread")]
