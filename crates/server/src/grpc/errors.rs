@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use http::HeaderMap;
 use loadline_api::{Invalid, Write};
 use loadline_raft_node::{FeedError, MembershipError, ProposeError, ReadError};
 use loadline_state_machine::{Refused, Rejection, RejectionClass};
@@ -186,6 +187,22 @@ pub(crate) fn membership(error: &MembershipError) -> Status {
     .status()
 }
 
+/// Gives a reason to an error that the transport made by itself, before or after a service had its say. Nothing if it is no
+/// error, or has a reason already.
+pub(crate) fn completed(headers: &HeaderMap) -> Option<Status> {
+    let bare =
+        headers.get("grpc-status").is_some_and(|code| code != "0") && !headers.contains_key("grpc-status-details-bin");
+    let status = bare.then(|| Status::from_header_map(headers)).flatten()?;
+    let (code, reason) = match status.code() {
+        // The same message would be too large again.
+        Code::OutOfRange => (Code::InvalidArgument, "MESSAGE_TOO_LARGE"),
+        Code::Unimplemented => (Code::Unimplemented, "NO_SUCH_METHOD"),
+        Code::Internal => (Code::InvalidArgument, "MALFORMED_MESSAGE"),
+        code => (code, "TRANSPORT"),
+    };
+    Some(Answer::new(code, reason, status.message()).status())
+}
+
 /// Turned away at the door.
 pub(crate) fn overloaded(service: &str, at_once_max: usize) -> Status {
     let message =
@@ -280,6 +297,23 @@ mod tests {
         let details = status.get_error_details();
         assert_eq!(details.bad_request().unwrap().field_violations[0].field, "changes[1].delete_size.slots");
         assert_eq!(details.error_info().unwrap().metadata["change"], "1");
+    }
+
+    #[test]
+    fn errors_of_the_transport_get_a_reason_and_ours_stay_as_they_are() {
+        let headers = |status: &Status| {
+            let mut headers = HeaderMap::new();
+            status.add_header(&mut headers).unwrap();
+            headers
+        };
+        let large = completed(&headers(&Status::out_of_range("too large: 5 of 4"))).unwrap();
+        check(&large, Code::InvalidArgument, "MESSAGE_TOO_LARGE", &[]);
+        assert_eq!(large.message(), "too large: 5 of 4");
+        let garbage = completed(&headers(&Status::internal("failed to decode"))).unwrap();
+        check(&garbage, Code::InvalidArgument, "MALFORMED_MESSAGE", &[]);
+        assert!(completed(&headers(&compacted(7, "gone"))).is_none());
+        assert!(completed(&headers(&Status::ok(""))).is_none());
+        assert!(completed(&HeaderMap::new()).is_none());
     }
 
     #[test]

@@ -1,17 +1,25 @@
 //! Three nodes: any of them answers, and what only the leader can do finds its way there.
 
+use std::time::{Duration, Instant};
+
 use loadline_api::v1::{ListPeersRequest, RemovePeerRequest, TransferLeadershipRequest, WatchRequest};
+use loadline_server::ServerConfig;
 use tonic::Code;
 
 use crate::common::{Node, Place, create_cluster, eventually, named, refused};
 
 async fn three() -> Vec<Node> {
+    three_with(|_| ()).await
+}
+
+async fn three_with(change: impl Fn(&mut ServerConfig)) -> Vec<Node> {
     let places = [Place::new().await, Place::new().await, Place::new().await];
     let peers: Vec<String> = places.iter().map(|place| place.grpc.clone()).collect();
     let peers: Vec<&str> = peers.iter().map(String::as_str).collect();
     let mut nodes = Vec::new();
     for (number, place) in (1..).zip(places) {
-        let config = place.config(&format!("n{number}"), &peers);
+        let mut config = place.config(&format!("n{number}"), &peers);
+        change(&mut config);
         nodes.push(place.start(config));
     }
     for node in &nodes {
@@ -84,4 +92,23 @@ async fn a_leader_that_is_asked_to_end_hands_on_and_watchers_resume_elsewhere() 
     let mut stream = nodes[1 - now].watch().watch(resume).await.unwrap().into_inner();
     let message = stream.message().await.unwrap().unwrap();
     assert!(message.revision > seen, "{message:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_grow_old_are_renewed_and_nobody_loses_a_leader_or_a_write() {
+    let nodes = three_with(|config| config.limits.connection_age_max = Duration::from_secs(1)).await;
+    let at = leader(&nodes).await;
+    let before = nodes[at].status().await.term;
+    let began = Instant::now();
+    let mut written = 0;
+    // Long enough for every connection to be renewed twice, those between the nodes too.
+    while began.elapsed() < Duration::from_secs(4) {
+        for node in &nodes {
+            // A call that meets the end of its connection fails once, and is asked again as every client does.
+            let request = create_cluster(&format!("c{written}"));
+            eventually("it is recorded", async || node.admin().create_cluster(request.clone()).await.is_ok()).await;
+            written += 1;
+        }
+    }
+    assert_eq!((leader(&nodes).await, nodes[at].status().await.term), (at, before));
 }

@@ -63,8 +63,23 @@ async fn a_deadline_is_kept_whether_the_caller_sets_one_or_not() {
 async fn a_message_that_is_too_large_is_refused() {
     let node = Node::alone_with(|config| config.limits.message_in_max = 4096).await;
     let before = node.status().await.last_index;
-    let status = node.admin().create_cluster(create_cluster(&"x".repeat(8192))).await.unwrap_err();
-    assert_eq!(status.code(), Code::OutOfRange, "{status:?}");
+    let large = node.admin().create_cluster(create_cluster(&"x".repeat(8192))).await;
+    let status = refused(large, Code::InvalidArgument, "MESSAGE_TOO_LARGE", &[]);
     assert!(status.message().contains("4096"), "{}", status.message());
     assert_eq!(node.status().await.last_index, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_is_none_and_a_method_that_is_none_are_refused_with_a_reason() {
+    let node = Node::alone().await;
+    let mut grpc = tonic::client::Grpc::new(node.channel.clone());
+    let mut send = async |path: &'static str| {
+        grpc.ready().await.unwrap();
+        let codec = tonic_prost::ProstCodec::<Vec<u8>, ()>::default();
+        // Bytes where a message is expected: field 1 with a length that is not there.
+        grpc.unary(tonic::Request::new(vec![0xff; 9]), path.parse().unwrap(), codec).await
+    };
+    let path = "/loadline.v1.Admin/CreateCluster";
+    refused(send(path).await, Code::InvalidArgument, "MALFORMED_MESSAGE", &[]);
+    refused(send("/loadline.v1.Admin/CreatePod").await, Code::Unimplemented, "NO_SUCH_METHOD", &[]);
 }

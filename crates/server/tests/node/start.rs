@@ -1,8 +1,12 @@
 //! Starting, ending and starting again.
 
-use loadline_server::{Listeners, ServeError, serve, serve_on};
+use std::sync::Arc;
 
-use crate::common::{Node, Place, create_cluster, named};
+use loadline_log::{ModelDisk, Threading};
+use loadline_raft_node::{PlainDial, StopReason, SystemClock};
+use loadline_server::{Listeners, ServeError, World, serve, serve_in, serve_on};
+
+use crate::common::{Node, PATIENCE, Place, create_cluster, eventually, named};
 
 fn with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
@@ -60,4 +64,29 @@ async fn what_was_written_is_there_after_a_restart() {
     let after = node.status().await;
     assert_eq!((after.id, &after.group, after.incarnation), (before.id, &before.group, before.incarnation));
     assert!(after.term > before.term && after.applied_index > before.applied_index);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_disk_fails_ends_by_itself_and_says_what_to_do() {
+    let place = Place::new().await;
+    let config = place.config("n1", &[&place.grpc]);
+    let disk = ModelDisk::new(7);
+    let world = World {
+        disk: Arc::new(disk.clone()),
+        audit_index: None,
+        dial: Arc::new(PlainDial),
+        clock: Arc::new(SystemClock),
+        threading: Threading::Thread,
+    };
+    let channel = tonic::transport::Channel::from_shared(format!("http://{}", place.grpc)).unwrap().connect_lazy();
+    let running = tokio::spawn(serve_in(world, place.listeners, config, std::future::pending()));
+    let mut admin = loadline_api::v1::admin_client::AdminClient::new(channel);
+    eventually("it records", async || admin.create_cluster(create_cluster("a")).await.is_ok()).await;
+    disk.fail_sync(1);
+    // Whether this one is answered depends on which file the failing sync was for: the log's own, or the journal's.
+    let _ = tokio::time::timeout(PATIENCE, admin.create_cluster(create_cluster("b"))).await;
+    let error = tokio::time::timeout(PATIENCE, running).await.expect("the node ends").unwrap().unwrap_err();
+    assert!(matches!(error, ServeError::Stopped { reason: StopReason::Storage { .. } }), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("look at the disk first") && text.contains("remove-peer"), "{text}");
 }
