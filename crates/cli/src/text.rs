@@ -70,7 +70,7 @@ pub(crate) fn closest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>)
     let given = given.to_lowercase();
     let scored = known.into_iter().map(|word| (strsim::normalized_damerau_levenshtein(&given, word), word));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 >= 0.6).then_some(best.1)
+    (best.0 > 0.6).then_some(best.1)
 }
 
 /// `; did you mean 'clusters'?`, or nothing.

@@ -113,7 +113,7 @@ fn the_flag_wins_over_the_variable_and_that_over_the_context() {
     desk.said(&["config", "save", "here", "--endpoint", &context, "--use"]);
     desk.fails(&["get", "clusters", "--endpoint", &flag, "--timeout", "300ms"], 5, &flag);
     desk.fails(&["get", "clusters", "--timeout", "300ms"], 5, &variable);
-    let plain = Desk::new();
+    let plain = Desk::new().with("LOADLINE_ENDPOINT", "").with("LOADLINE_CONTEXT", "");
     plain.said(&["config", "save", "here", "--endpoint", &context, "--use"]);
     let said = plain.fails(&["get", "clusters", "--timeout", "300ms"], 5, &context);
     assert!(said.contains("context 'here'"), "{said}");

@@ -41,7 +41,7 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) fn run(cli: Cli, console: &mut Console) -> Result<(), Failed> {
     let global = cli.global;
     match cli.verb {
-        Verb::Serve(args) => serve::serve(&args, console),
+        Verb::Serve(args) => serve::serve(&args),
         Verb::Dev(args) => dev::run(args, local_format(&global), console),
         Verb::Config { what: Config::Check(args) } => config::check(&args, local_format(&global), console),
         Verb::Config { what } => config::contexts(what, &global, console),
@@ -112,9 +112,10 @@ async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
 }
 
 pub(crate) fn resolve(global: &Global) -> Result<Resolved, Failed> {
+    // A variable that is set to nothing is meant as one that is not set.
     let wishes = Wishes {
-        context: global.context.clone(),
-        endpoints: global.endpoints.clone(),
+        context: global.context.clone().filter(|name| !name.is_empty()),
+        endpoints: global.endpoints.iter().filter(|endpoint| !endpoint.is_empty()).cloned().collect(),
         timeout: global.timeout,
         output: global.output,
     };

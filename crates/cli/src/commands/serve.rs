@@ -5,11 +5,10 @@ use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::console::Console;
 use crate::exit::{Exit, Failed};
 use crate::serve_args::ServeArgs;
 
-pub(crate) fn serve(args: &ServeArgs, console: &mut Console) -> Result<(), Failed> {
+pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failed> {
     if let Some(supervisor) = args.supervisor {
         die_with(Pid::from_raw(supervisor))?;
     }
@@ -30,9 +29,7 @@ pub(crate) fn serve(args: &ServeArgs, console: &mut Console) -> Result<(), Faile
         loadline_server::serve(config, shutdown)
             .await
             .map_err(|error| Failed::new(Exit::Failure, format!("node {name} has stopped: {}", with_causes(&error))))
-    })?;
-    console.say("the node has stopped");
-    Ok(())
+    })
 }
 
 /// This process ends with `supervisor`, even if that is killed with no time to say so: nobody wants nodes that run on

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use loadline_client::SnapshotPart;
 use loadline_log::SnapshotMeta;
 use loadline_state_machine::{Hash, State};
@@ -236,6 +237,8 @@ async fn restore(path: &Path, yes: bool, session: Session<'_>) -> Result<(), Fai
 struct Progress {
     done: Arc<AtomicU64>,
     total: Arc<AtomicU64>,
+    /// Hidden until it is worth showing.
+    bar: ProgressBar,
     drawing: Option<tokio::task::JoinHandle<()>>,
 }
 
@@ -245,13 +248,13 @@ const QUIET_FOR: Duration = Duration::from_secs(2);
 impl Progress {
     fn start(what: &'static str, watched: bool) -> Progress {
         let (done, total) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let drawing = watched.then(|| tokio::spawn(draw(what, Arc::clone(&done), Arc::clone(&total))));
-        Progress { done, total, drawing }
+        let bar = ProgressBar::hidden().with_message(what);
+        let drawing = watched.then(|| tokio::spawn(draw(bar.clone(), Arc::clone(&done), Arc::clone(&total))));
+        Progress { done, total, bar, drawing }
     }
 
-    fn finish(self) {
-        drop(self);
-    }
+    /// Dropping it does the same; the name says that it is time.
+    fn finish(self) {}
 }
 
 impl Drop for Progress {
@@ -259,28 +262,23 @@ impl Drop for Progress {
         if let Some(drawing) = &self.drawing {
             drawing.abort();
         }
+        self.bar.finish_and_clear();
     }
 }
 
-async fn draw(what: &'static str, done: Arc<AtomicU64>, total: Arc<AtomicU64>) {
+async fn draw(bar: ProgressBar, done: Arc<AtomicU64>, total: Arc<AtomicU64>) {
     tokio::time::sleep(QUIET_FOR).await;
-    let bar = indicatif::ProgressBar::new(0).with_message(what);
-    if let Ok(style) = indicatif::ProgressStyle::with_template("{msg} {wide_bar} {bytes}/{total_bytes}") {
-        bar.set_style(style);
-    }
-    // Takes the bar away when the task is aborted.
-    let _clear = ClearOnDrop(bar.clone());
+    bar.set_draw_target(ProgressDrawTarget::stderr());
     loop {
-        bar.set_length(total.load(Ordering::Relaxed));
+        let all = total.load(Ordering::Relaxed);
+        // Before the first byte nobody knows how many there will be.
+        let look = if all == 0 { "{spinner} {msg}" } else { "{spinner} {msg} {wide_bar} {bytes}/{total_bytes}" };
+        if let Ok(style) = ProgressStyle::with_template(look) {
+            bar.set_style(style);
+        }
+        bar.set_length(all);
         bar.set_position(done.load(Ordering::Relaxed));
+        bar.tick();
         tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
-struct ClearOnDrop(indicatif::ProgressBar);
-
-impl Drop for ClearOnDrop {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
     }
 }

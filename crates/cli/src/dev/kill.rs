@@ -69,7 +69,7 @@ pub(super) fn stop(folder: &Path, console: &mut Console) -> Result<(), Failed> {
         ));
     }
     let nodes: Vec<&str> = state.nodes.iter().map(|node| node.name.as_str()).collect();
-    console.line(&format!("stopped {} and their supervisor (pid {pid})", nodes.join(", ")))
+    console.line(&format!("stopped {} and the supervisor (pid {pid})", nodes.join(", ")))
 }
 
 pub(super) fn status(folder: &Path, format: Format, console: &mut Console) -> Result<(), Failed> {

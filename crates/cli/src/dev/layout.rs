@@ -80,11 +80,11 @@ impl Layout {
                 .hint("leave --grpc-port away, or use another --data-dir"));
             }
             (_, Some(before)) => before,
-            (first, None) => ports::series(first.unwrap_or(GRPC_PORT_DEFAULT), count, "--grpc-port")?,
+            (first, None) => ports::series(first.unwrap_or(GRPC_PORT_DEFAULT), count, "--grpc-port", &[])?,
         };
         let http = match (args.http_port, before(|place| place.http_port)) {
             (None, Some(before)) => before,
-            (first, _) => ports::series(first.unwrap_or(HTTP_PORT_DEFAULT), count, "--http-port")?,
+            (first, _) => ports::series(first.unwrap_or(HTTP_PORT_DEFAULT), count, "--http-port", &grpc)?,
         };
         let place = |(number, (grpc_port, http_port))| Place { name: format!("n{}", number + 1), grpc_port, http_port };
         let nodes = grpc.into_iter().zip(http).enumerate().map(place).collect();

@@ -30,6 +30,8 @@ pub(super) struct DevNode {
     life: Life,
     /// Deaths in a row.
     deaths: u32,
+    /// How long the log was when the process was started: what comes after is its own.
+    log_start: u64,
 }
 
 #[derive(Debug)]
@@ -58,7 +60,7 @@ impl DevNode {
             .map_err(|error| Failed::new(Exit::Failure, format!("{} cannot be made: {error}", home.display())))?;
         // The log beside the data, not in it: a node refuses a folder with foreign files.
         let (data_dir, log) = (home.join("data"), home.join("node.log"));
-        Ok(DevNode { place, data_dir, log, life: Life::Down { until: Instant::now() }, deaths: 0 })
+        Ok(DevNode { place, data_dir, log, life: Life::Down { until: Instant::now() }, deaths: 0, log_start: 0 })
     }
 
     pub(super) fn start(&mut self, peers: &[String], supervisor: i32) -> Result<(), Failed> {
@@ -67,6 +69,7 @@ impl DevNode {
         };
         let log = OpenOptions::new().create(true).append(true).open(&self.log);
         let log = log.map_err(|error| cannot(&self.log.display().to_string(), &error))?;
+        self.log_start = log.metadata().map(|metadata| metadata.len()).unwrap_or_default();
         let log_too = log.try_clone().map_err(|error| cannot("its log", &error))?;
         let binary = std::env::current_exe().map_err(|error| cannot("this binary", &error))?;
         let mut command = Command::new(binary);
@@ -151,7 +154,7 @@ impl DevNode {
         let tail = || -> std::io::Result<String> {
             let mut file = std::fs::File::open(&self.log)?;
             let length = file.metadata()?.len();
-            file.seek(SeekFrom::Start(length.saturating_sub(4096)))?;
+            file.seek(SeekFrom::Start(self.log_start.max(length.saturating_sub(4096))))?;
             let mut bytes = Vec::new();
             file.read_to_end(&mut bytes)?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -12,10 +12,10 @@ pub(super) struct Wanted {
     pub(super) flag: &'static str,
 }
 
-/// Ports from `first` on, one for each node; free ones if it is 0.
-pub(super) fn series(first: u16, count: u16, flag: &str) -> Result<Vec<u16>, Failed> {
+/// Ports from `first` on, one for each node; free ones other than `spoken_for` if it is 0.
+pub(super) fn series(first: u16, count: u16, flag: &str, spoken_for: &[u16]) -> Result<Vec<u16>, Failed> {
     if first == 0 {
-        return free(usize::from(count));
+        return free(usize::from(count), spoken_for);
     }
     (0..count).map(|number| first.checked_add(number)).collect::<Option<Vec<u16>>>().ok_or_else(|| {
         Failed::usage(format!("{flag} {first}: {count} ports from there on go beyond 65535; choose a lower one"))
@@ -23,10 +23,18 @@ pub(super) fn series(first: u16, count: u16, flag: &str) -> Result<Vec<u16>, Fai
 }
 
 /// Ports that are free now. All are held until all are found, so that none comes twice.
-fn free(count: usize) -> Result<Vec<u16>, Failed> {
-    let listeners: Vec<TcpListener> =
-        (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<_, _>>()?;
-    listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+fn free(count: usize, spoken_for: &[u16]) -> Result<Vec<u16>, Failed> {
+    let mut held = Vec::new();
+    let mut ports = Vec::new();
+    while ports.len() < count {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        held.push(listener);
+        if !spoken_for.contains(&port) {
+            ports.push(port);
+        }
+    }
+    Ok(ports)
 }
 
 /// An error that names every port that somebody else has, before anything is started.
@@ -73,17 +81,17 @@ mod tests {
 
     #[test]
     fn the_same_port_cannot_be_wanted_twice() {
-        let port = free(1).expect("a port")[0];
+        let port = free(1, &[]).expect("a port")[0];
         let wanted = |what: &str| Wanted { port, what: what.to_owned(), flag: "--http-port" };
         assert!(check(&[wanted("gRPC of n1"), wanted("HTTP of n1")]).is_err());
     }
 
     #[test]
     fn ports_follow_each_other_or_are_any_that_are_free() {
-        assert_eq!(series(7701, 3, "--grpc-port"), Ok(vec![7701, 7702, 7703]));
-        let failed = series(65535, 3, "--grpc-port").expect_err("beyond");
+        assert_eq!(series(7701, 3, "--grpc-port", &[]), Ok(vec![7701, 7702, 7703]));
+        let failed = series(65535, 3, "--grpc-port", &[]).expect_err("beyond");
         assert!(failed.message.contains("--grpc-port 65535"), "{failed:?}");
-        let mut any = series(0, 5, "--grpc-port").expect("free ports");
+        let mut any = series(0, 5, "--grpc-port", &[]).expect("free ports");
         any.sort_unstable();
         any.dedup();
         assert_eq!(any.len(), 5);

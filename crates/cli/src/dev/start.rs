@@ -34,8 +34,7 @@ pub(super) fn start(args: &StartArgs, format: Format, console: &mut Console) -> 
     let temporary =
         if args.ephemeral { Some(tempfile::Builder::new().prefix("loadline-dev-").tempdir()?) } else { None };
     let home = temporary.as_ref().map_or(folder.as_path(), tempfile::TempDir::path);
-    let layout = Layout::decide(args, Layout::kept(home)?.as_ref())?;
-    ports::check(&layout.wanted())?;
+    let layout = free_layout(args, Layout::kept(home)?.as_ref())?;
     if !args.ephemeral {
         layout.keep(&folder)?;
     }
@@ -55,6 +54,21 @@ pub(super) fn start(args: &StartArgs, format: Format, console: &mut Console) -> 
         drop(lock);
     }
     ended
+}
+
+/// Free ports may be taken between finding and using them; those that were asked for by number are not replaced.
+fn free_layout(args: &StartArgs, kept: Option<&Layout>) -> Result<Layout, Failed> {
+    let any = (args.grpc_port == Some(0) && kept.is_none()) || args.http_port == Some(0);
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let layout = Layout::decide(args, kept)?;
+        match ports::check(&layout.wanted()) {
+            Ok(()) => return Ok(layout),
+            Err(_) if any && tries < 10 => {}
+            Err(failed) => return Err(failed),
+        }
+    }
 }
 
 fn make_folder(path: &Path) -> Result<PathBuf, Failed> {
