@@ -63,8 +63,7 @@ impl Group {
     /// Starts `count` nodes and returns at once; `ask::wait_for_leader` says when they serve.
     pub fn start(binary: &str, count: usize, options: Options) -> Result<Group> {
         let folder = tempfile::tempdir().context("making a folder for the nodes")?;
-        let mut group =
-            Group { binary: binary.into(), folder, options, members: Vec::new(), founders: count };
+        let mut group = Group { binary: binary.into(), folder, options, members: Vec::new(), founders: count };
         for number in 1..=count {
             group.prepare(number)?;
         }
@@ -217,11 +216,7 @@ fn free_address() -> Result<String> {
 }
 
 /// Waits until `condition` gives a value, or says what it waited for.
-pub async fn eventually<T>(
-    what: &str,
-    within: Duration,
-    mut condition: impl AsyncFnMut() -> Option<T>,
-) -> Result<T> {
+pub async fn eventually<T>(what: &str, within: Duration, mut condition: impl AsyncFnMut() -> Option<T>) -> Result<T> {
     let deadline = tokio::time::Instant::now() + within;
     loop {
         if let Some(value) = condition().await {

@@ -37,12 +37,8 @@ pub struct Load {
 impl Load {
     /// Starts `writers` tasks, each with a connection of its own that begins at another endpoint.
     pub fn start(endpoints: &[String], writers: usize) -> Result<Load> {
-        let mut load = Load {
-            stop: Arc::default(),
-            count: Arc::default(),
-            record: Arc::default(),
-            writers: JoinSet::new(),
-        };
+        let mut load =
+            Load { stop: Arc::default(), count: Arc::default(), record: Arc::default(), writers: JoinSet::new() };
         for writer in 0..writers {
             let mut order = endpoints.to_vec();
             order.rotate_left(writer % endpoints.len());
@@ -104,9 +100,13 @@ impl Record {
     /// Every acknowledged write is there; nothing is there that nobody wrote.
     pub async fn check(&self, client: &Client) -> Result<()> {
         let present = ask::clusters(client).await?;
-        let lost: Vec<&String> =
-            self.acknowledged.keys().filter(|name| present.binary_search(name).is_err()).collect();
-        ensure!(lost.is_empty(), "{} of {} acknowledged writes are lost: {lost:?}", lost.len(), self.acknowledged.len());
+        let lost: Vec<&String> = self.acknowledged.keys().filter(|name| present.binary_search(name).is_err()).collect();
+        ensure!(
+            lost.is_empty(),
+            "{} of {} acknowledged writes are lost: {lost:?}",
+            lost.len(),
+            self.acknowledged.len()
+        );
         for name in &present {
             let known = self.acknowledged.contains_key(name) || self.unknown.contains(name);
             ensure!(known, "{name} is there, and nobody wrote it");

@@ -67,7 +67,7 @@ async fn a_foreign_file_or_a_second_process_in_the_data_folder_is_refused() -> a
     let folder = group.members[0].data.clone();
 
     let again = ["serve", "--name", "n1", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--data-dir"];
-    let output = Command::new(BINARY).args(again).arg(&folder).args(["--peers", "127.0.0.1:1"]).output()?;
+    let output = Command::new(BINARY).args(again).arg(&folder).args(["--join", "127.0.0.1:1"]).output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
     anyhow::ensure!(!output.status.success(), "a second process was let into {}", folder.display());
     let holder = group.members[0].pid().unwrap_or_default().to_string();
@@ -95,7 +95,8 @@ async fn damage_below_the_synced_offset_stops_the_node_and_says_how_to_recover()
     ask::agreement(&group, 3).await?;
     group.stop(victim)?;
     let wal = group.members[victim].data.join("wal");
-    let mut files: Vec<_> = std::fs::read_dir(&wal)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+    let mut files: Vec<_> =
+        std::fs::read_dir(&wal)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
     files.sort();
     let name = b"written-before-the-damage";
     let damaged = files.iter().any(|file| {

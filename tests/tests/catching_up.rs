@@ -43,7 +43,8 @@ async fn a_fourth_node_joins_and_the_first_leaves_under_load() -> anyhow::Result
     load.goes_on(300).await?;
     group.join()?;
     eventually("n4 votes", ask::PATIENCE, async || {
-        let peers: Value = serde_json::from_str(&ask::said(&group, &["operator", "raft", "list-peers", "-o", "json"]).ok()?).ok()?;
+        let peers: Value =
+            serde_json::from_str(&ask::said(&group, &["operator", "raft", "list-peers", "-o", "json"]).ok()?).ok()?;
         peers.to_string().contains("n4").then_some(())?;
         let nodes = ask::status(&group).ok()?;
         nodes.iter().any(|node| node["name"] == "n4" && node["role"] == "follower").then_some(())
@@ -72,7 +73,8 @@ async fn an_emptied_folder_comes_back_under_a_new_id() -> anyhow::Result<()> {
     group.start_member(emptied)?;
     let new = eventually("the emptied node has joined under another id", ask::PATIENCE, async || {
         let nodes = ask::status(&group).ok()?;
-        let id = nodes.iter().find(|node| node["name"] == name.as_str() && node["role"] == "learner")?["id"].as_u64()?;
+        let id =
+            nodes.iter().find(|node| node["name"] == name.as_str() && node["role"] == "learner")?["id"].as_u64()?;
         (id != 0).then_some(id)
     })
     .await?;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use loadline_client::{Kind, Reading, Writing};
 use loadline_client::v1::change::Change;
 use loadline_client::v1::{Cluster, CreateClusterRequest};
+use loadline_client::{Kind, Reading, Writing};
 use loadline_tests::load::Load;
 use loadline_tests::{Group, Options, alone, ask, eventually};
 
@@ -57,7 +57,7 @@ async fn a_leader_that_slept_serves_no_stale_read_and_appends_nothing() -> anyho
 
     // Whatever it had appended on its own would have had to be cut off again.
     let after = scrape(&group.members[sleeper].http)?;
-    let cut = |text: &str| figure(text, "loadline_wal_truncations_total");
+    let cut = |text: &str| figure(text, "loadline_wal_truncated_entries_total");
     anyhow::ensure!(cut(&after).is_some(), "there is no figure of truncations in {after}");
     assert_eq!(cut(&after), cut(&before), "the sleeper had appended something that nobody else had");
     for name in ["while-it-slept", "sent-to-the-sleeper"] {

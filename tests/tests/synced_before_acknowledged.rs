@@ -46,10 +46,7 @@ async fn a_majority_has_synced_a_write_before_its_acknowledgement_is_sent() -> a
 /// When a sync of the log returned that began after the bytes of `name` were written.
 fn synced(calls: &[Call], name: &str) -> Option<f64> {
     let in_wal = |call: &&Call| call.arguments.contains("/wal/");
-    let written = calls
-        .iter()
-        .filter(in_wal)
-        .find(|call| call.name == "pwrite64" && call.arguments.contains(name))?;
+    let written = calls.iter().filter(in_wal).find(|call| call.name == "pwrite64" && call.arguments.contains(name))?;
     calls
         .iter()
         .filter(in_wal)

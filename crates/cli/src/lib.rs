@@ -1,1 +1,48 @@
-//! The `loadline` command.
+//! The `loadline` command: runs nodes, and speaks to them.
+//!
+//! [`main`] reads the command line (`args.rs`), finds out where to (`context.rs`), runs one of `commands/` or `dev/`, and
+//! turns how it ended into an exit code (`exit.rs`). What is shown, and how, is in `output/`.
+//!
+//! Not here: retries and request ids (`loadline-client`), and what a node does (`loadline-server`).
+
+mod args;
+mod commands;
+mod console;
+mod context;
+mod dev;
+mod exit;
+mod manifest;
+mod noun;
+mod output;
+mod serve_args;
+mod text;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::Cli;
+use crate::console::Console;
+use crate::exit::Exit;
+
+/// Runs the command that this process was called with.
+pub fn main() -> ExitCode {
+    // The parser speaks before anybody has read its result.
+    console::set_colour(std::env::args_os().any(|word| word == "--no-color"));
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help goes to stdout and is no failure; a closed pipe is none, either.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() };
+        }
+    };
+    let mut console = Console::of_process();
+    match commands::run(cli, &mut console) {
+        Ok(()) => Exit::Ok.into(),
+        Err(failed) => {
+            console.fail(&failed);
+            failed.exit.into()
+        }
+    }
+}

@@ -11,7 +11,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use crate::client::Client;
+use crate::client::{Client, Options};
 use crate::endpoint::{Endpoint, NotConnected};
 use crate::error::{Error, Failure, REQUEST_FROM_FUTURE, REQUEST_TOO_OLD, Refusal};
 
@@ -35,7 +35,12 @@ pub(crate) enum Repeat {
 pub(crate) struct Limits {
     pub(crate) timeout: Duration,
     pub(crate) attempt_timeout: Duration,
+    /// Attempts that fail at once are repeated for this long.
+    pub(crate) retry_for: Duration,
 }
+
+/// An attempt that was under way for this long did not fail at once.
+const UNDER_WAY: Duration = Duration::from_secs(2);
 
 /// Pauses between attempts: none while there are endpoints that were not tried, then growing and jittered, so that
 /// many clients of a group that just lost its leader do not all come back at the same moment.
@@ -100,7 +105,8 @@ struct Progress {
 
 impl Client {
     pub(crate) fn limits(&self) -> Limits {
-        Limits { timeout: self.options.timeout, attempt_timeout: self.options.attempt_timeout }
+        let Options { timeout, attempt_timeout, .. } = *self.options;
+        Limits { timeout, attempt_timeout, retry_for: timeout }
     }
 
     /// One logical request. `ask` makes the message, given the request id, and `send` puts it to a node.
@@ -116,6 +122,7 @@ impl Client {
     {
         let began = Instant::now();
         let deadline = began + limits.timeout;
+        let mut retry_until = began + limits.retry_for;
         let mut id = self.ids.fresh();
         let mut rebased = false;
         let mut backoff = Backoff::new(self.pool.len());
@@ -128,7 +135,8 @@ impl Client {
         };
         loop {
             let (turn, endpoint) = self.pool.current();
-            let attempt_until = deadline.min(Instant::now() + limits.attempt_timeout);
+            let attempt_began = Instant::now();
+            let attempt_until = deadline.min(attempt_began + limits.attempt_timeout);
             let failure = match self.attempt(endpoint, attempt_until, || ask(id), &send).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
@@ -144,11 +152,11 @@ impl Client {
                     }
                     return Err(Error::Refused(refusal));
                 }
-                Failure::NotNow(refusal) => {
+                Failure::NotNow { refusal, surely_not_done } => {
                     progress.tried.note(endpoint, &refusal.to_string());
                     progress.answer = Some(refusal);
                     progress.connected = true;
-                    progress.maybe_sent = true;
+                    progress.maybe_sent |= !surely_not_done;
                     progress.last_timed_out = false;
                 }
                 Failure::NotSent(why) => {
@@ -167,16 +175,22 @@ impl Client {
             tracing::debug!(%endpoint, ?progress.tried, "an attempt failed");
             self.pool.rotate(turn);
             let pause = backoff.pause();
-            let over = Instant::now() + pause >= deadline;
-            let nobody_there = !progress.connected
-                && progress.tried.0.len() == self.pool.len()
-                && self.options.connect_patience.is_some_and(|patience| began.elapsed() + pause >= patience);
+            if attempt_began.elapsed() > UNDER_WAY {
+                retry_until = Instant::now() + limits.retry_for;
+            }
+            let over = Instant::now() + pause >= deadline.min(retry_until);
+            let nobody_there = !progress.connected && self.is_patience_over(began.elapsed() + pause, &progress.tried);
             let must_not_repeat = repeat == Repeat::OnlyIfNotSent && progress.maybe_sent;
             if over || nobody_there || must_not_repeat {
                 return Err(progress.give_up(limits.timeout));
             }
             tokio::time::sleep(pause).await;
         }
+    }
+
+    /// Has every endpoint been tried, for as long as somebody waits for a connection at all?
+    pub(crate) fn is_patience_over(&self, elapsed: Duration, tried: &Tried) -> bool {
+        tried.0.len() == self.pool.len() && self.options.connect_patience.is_some_and(|patience| elapsed >= patience)
     }
 
     async fn attempt<Q, A, F>(
@@ -216,7 +230,7 @@ impl Client {
         if refusal.reason != REQUEST_TOO_OLD && refusal.reason != REQUEST_FROM_FUTURE {
             return false;
         }
-        let Some(now) = refusal.metadata.get("now").and_then(|now| now.parse().ok()) else { return false };
+        let Some(now) = refusal.metadata.get("now_ms").and_then(|now| now.parse().ok()) else { return false };
         tracing::warn!(now_ms = now, "this clock differs from the group's; request ids follow the group's");
         self.ids.rebase(now);
         true

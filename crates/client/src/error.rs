@@ -96,9 +96,9 @@ impl std::fmt::Display for Refusal {
 pub(crate) enum Failure {
     /// The node decided against it. Final.
     Refused(Box<Refusal>),
-    /// The node answered that it cannot serve now. Whether the request was recorded is open: the leader may have died
-    /// between recording and answering.
-    NotNow(Box<Refusal>),
+    /// The node answered that it cannot serve now. Unless it said why not, whether the request was recorded is open: the
+    /// leader may have died between recording and answering.
+    NotNow { refusal: Box<Refusal>, surely_not_done: bool },
     /// No connection was made: the request has surely not arrived.
     NotSent(String),
     /// The connection broke or the time for one attempt was up: it may have arrived.
@@ -111,22 +111,30 @@ pub(crate) const REQUEST_TOO_OLD: &str = "REQUEST_TOO_OLD";
 pub(crate) const REQUEST_FROM_FUTURE: &str = "REQUEST_FROM_FUTURE";
 /// Reason in `google.rpc.ErrorInfo`: too many requests at once.
 const OVERLOADED: &str = "OVERLOADED";
+/// Reasons in `google.rpc.ErrorInfo` of a node that did not hand the request to anybody who could have recorded it.
+const NOBODY_TOOK_IT: [&str; 3] = ["NO_LEADER", "NOT_LEADER", OVERLOADED];
 /// Reason in `google.rpc.ErrorInfo`: the wanted revision is no longer kept.
 pub(crate) const REVISION_COMPACTED: &str = "REVISION_COMPACTED";
 
 impl Failure {
     pub(crate) fn of(status: &Status) -> Failure {
-        if is_connect_error(status) {
+        if has_cause::<tonic::ConnectError>(status) {
             return Failure::NotSent(why(status));
         }
         let refusal = Refusal::of(status);
         // tonic puts a source only under a status that it made itself; those of a node have none.
         let from_here = std::error::Error::source(status).is_some();
+        let not_now = |refusal: Refusal| Failure::NotNow {
+            surely_not_done: NOBODY_TOOK_IT.contains(&refusal.reason.as_str()),
+            refusal: Box::new(refusal),
+        };
         match status.code() {
-            _ if from_here => Failure::NoAnswer { why: why(status), timed_out: status.code() == Code::Cancelled },
+            _ if from_here => {
+                Failure::NoAnswer { why: why(status), timed_out: has_cause::<tonic::TimeoutExpired>(status) }
+            }
             // Shed at the door before anybody looked at it: no decision, so no refusal.
-            Code::ResourceExhausted if refusal.reason == OVERLOADED => Failure::NotNow(Box::new(refusal)),
-            Code::Unavailable => Failure::NotNow(Box::new(refusal)),
+            Code::ResourceExhausted if refusal.reason == OVERLOADED => not_now(refusal),
+            Code::Unavailable => not_now(refusal),
             Code::DeadlineExceeded => Failure::NoAnswer { why: why(status), timed_out: true },
             // Without a reason these are what tonic says of an answer that was cut off.
             Code::Cancelled | Code::Unknown | Code::Internal if refusal.reason.is_empty() => {
@@ -153,10 +161,10 @@ impl Refusal {
     }
 }
 
-fn is_connect_error(status: &Status) -> bool {
+fn has_cause<E: std::error::Error + 'static>(status: &Status) -> bool {
     let mut cause = std::error::Error::source(status);
     while let Some(error) = cause {
-        if error.is::<tonic::ConnectError>() {
+        if error.is::<E>() {
             return true;
         }
         cause = error.source();
@@ -229,7 +237,10 @@ mod tests {
         ] {
             assert!(matches!(Failure::of(&Status::new(code, "no")), Failure::Refused(_)), "{code:?}");
         }
-        assert!(matches!(Failure::of(&Status::unavailable("no leader")), Failure::NotNow(_)));
+        assert!(matches!(Failure::of(&Status::unavailable("?")), Failure::NotNow { surely_not_done: false, .. }));
+        let no_leader = ErrorDetails::with_error_info("NO_LEADER", "loadline", []);
+        let no_leader = Status::with_error_details(Code::Unavailable, "no leader", no_leader);
+        assert!(matches!(Failure::of(&no_leader), Failure::NotNow { surely_not_done: true, .. }));
         for code in [Code::DeadlineExceeded, Code::Cancelled, Code::Unknown, Code::Internal] {
             assert!(matches!(Failure::of(&Status::new(code, "")), Failure::NoAnswer { .. }), "{code:?}");
         }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tonic::transport::Channel;
 
 use crate::call::{ANSWER_BYTES_MAX, Backoff, Limits, Repeat, Tried};
-use crate::client::Client;
+use crate::client::{Client, Options};
 use crate::endpoint::{Endpoint, NotConnected};
 use crate::error::{Error, Failure};
 
@@ -80,6 +80,7 @@ impl Client {
         let began = Instant::now();
         let mut backoff = Backoff::new(self.pool.len());
         let mut tried = Tried::default();
+        let mut connected = false;
         loop {
             let (turn, endpoint) = self.pool.current();
             let failure = match self.save_from(endpoint, &mut sink).await {
@@ -87,9 +88,10 @@ impl Client {
                 Err(SaveError::Sink(error)) => return Err(Error::Local(error.to_string())),
                 Err(SaveError::Node(failure)) => failure,
             };
+            connected |= !matches!(failure, Failure::NotSent(_));
             let (why, answer) = match failure {
                 Failure::Refused(refusal) => return Err(Error::Refused(refusal)),
-                Failure::NotNow(refusal) => (refusal.to_string(), Some(refusal)),
+                Failure::NotNow { refusal, .. } => (refusal.to_string(), Some(refusal)),
                 Failure::NotSent(why) | Failure::NoAnswer { why, .. } => {
                     self.pool.forget(endpoint);
                     (why, None)
@@ -99,7 +101,8 @@ impl Client {
             self.pool.rotate(turn);
             let pause = backoff.pause();
             // Finding a node is limited as in any other call; only the transfer itself may take long.
-            if began.elapsed() + pause >= self.options.timeout {
+            let nobody_there = !connected && self.is_patience_over(began.elapsed() + pause, &tried);
+            if began.elapsed() + pause >= self.options.timeout || nobody_there {
                 return Err(Error::Unavailable { tried: tried.into_list(), answer, maybe_done: false });
             }
             tokio::time::sleep(pause).await;
@@ -154,7 +157,8 @@ impl Client {
         sent: Arc<AtomicU64>,
     ) -> Result<RestoreSnapshotResponse, Error> {
         let file: Arc<[u8]> = file.into();
-        let limits = Limits { timeout: self.options.transfer_timeout, attempt_timeout: self.options.transfer_timeout };
+        let Options { timeout, transfer_timeout, .. } = *self.options;
+        let limits = Limits { timeout: transfer_timeout, attempt_timeout: transfer_timeout, retry_for: timeout };
         let ask = |id: uuid::Uuid| {
             sent.store(0, Ordering::Relaxed);
             let (file, sent) = (Arc::clone(&file), Arc::clone(&sent));
@@ -174,7 +178,7 @@ impl Client {
 
     /// A change of membership waits for a learner to catch up, or for an election: one attempt may take it all.
     fn patient(&self) -> Limits {
-        Limits { timeout: self.options.timeout, attempt_timeout: self.options.timeout }
+        Limits { attempt_timeout: self.options.timeout, ..self.limits() }
     }
 }
 

@@ -62,6 +62,7 @@ impl Client {
             asked.extend(round.iter().cloned());
         }
         let mut reports = one_per_node(reports, &peers);
+        add_unseen(&mut reports, &peers);
         self.take_hashes(&mut reports).await;
         reports
     }
@@ -97,7 +98,7 @@ impl Client {
             Ok(Err(status)) => {
                 self.pool.forget(endpoint);
                 Err(match Failure::of(&status) {
-                    Failure::Refused(refusal) | Failure::NotNow(refusal) => refusal.to_string(),
+                    Failure::Refused(refusal) | Failure::NotNow { refusal, .. } => refusal.to_string(),
                     Failure::NotSent(why) | Failure::NoAnswer { why, .. } => why,
                 })
             }
@@ -167,8 +168,28 @@ fn one_per_node(reports: Vec<NodeReport>, peers: &[Peer]) -> Vec<NodeReport> {
             None => kept.push(report),
         }
     }
-    kept.sort_by_key(|report| (report.id().unwrap_or(u64::MAX), report.endpoint.clone()));
     kept
+}
+
+/// A member that no report is about: its address is wrong, or another node has taken its place there.
+fn add_unseen(reports: &mut Vec<NodeReport>, peers: &[Peer]) {
+    for peer in peers {
+        if reports.iter().any(|report| report.id() == Some(peer.id)) {
+            continue;
+        }
+        let at = reports.iter().find(|report| same_address(&peer.address, &report.endpoint)).and_then(NodeReport::id);
+        let error = match at {
+            Some(other) => format!("node {other} answers at its address"),
+            None => format!("'{}' is not an address", peer.address),
+        };
+        reports.push(NodeReport {
+            endpoint: peer.address.clone(),
+            known_as: Some(peer.clone()),
+            status: None,
+            error: Some(error),
+        });
+    }
+    reports.sort_by_key(|report| (report.id().unwrap_or(u64::MAX), report.endpoint.clone()));
 }
 
 fn same_address(address: &str, endpoint: &str) -> bool {

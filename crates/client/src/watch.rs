@@ -217,7 +217,7 @@ impl Watch {
                 return Ok(());
             }
             Failure::Refused(refusal) => return Err(self.fail(Error::Refused(refusal))),
-            Failure::NotNow(refusal) => {
+            Failure::NotNow { refusal, .. } => {
                 self.tried.note(endpoint, &refusal.to_string());
                 answer = Some(refusal);
             }

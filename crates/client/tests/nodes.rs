@@ -76,6 +76,16 @@ async fn two_endpoints_of_one_node_are_one_row_and_a_joining_node_holds_nobody_u
     assert_eq!(rows(&reports), [(Some(1), 10, "aa".into(), false), (None, 10, String::new(), false)]);
 }
 
+#[tokio::test]
+async fn a_member_whose_place_another_node_has_taken_is_a_row_of_its_own() {
+    let node = FakeNode::start().await;
+    let members = [peer(2, &node.endpoint()), peer(4, &node.endpoint())];
+    node.is(status(4, 10), &[(10, "aa")], &members);
+    let reports = client_of(&[&node]).status_all().await;
+    assert_eq!(rows(&reports), [(Some(2), 0, String::new(), true), (Some(4), 10, "aa".into(), false)]);
+    assert_eq!(reports[0].error.as_deref(), Some("node 4 answers at its address"));
+}
+
 fn part(data: &str, bytes_total: u64) -> SnapshotData {
     SnapshotData { data: data.as_bytes().to_vec().into(), bytes_total }
 }

@@ -97,7 +97,7 @@ async fn an_id_refused_for_its_time_is_made_anew_on_the_clock_of_the_group() {
     for reason in ["REQUEST_TOO_OLD", "REQUEST_FROM_FUTURE"] {
         let node = FakeNode::start().await;
         let now = group_now.to_string();
-        node.will([Reply::Fail(refusal(Code::FailedPrecondition, reason, &[("now", &now)]))]);
+        node.will([Reply::Fail(refusal(Code::FailedPrecondition, reason, &[("now_ms", &now)]))]);
         let client = client_of(&[&node]);
         client.write(create("demo"), Writing::Record).await.expect("recorded under the second id");
         client.write(create("demo"), Writing::Record).await.expect("recorded at once");
@@ -114,7 +114,7 @@ async fn an_id_refused_for_its_time_is_made_anew_on_the_clock_of_the_group() {
 #[tokio::test]
 async fn an_id_that_may_have_arrived_before_is_never_exchanged_for_another() {
     let node = FakeNode::start().await;
-    let too_old = refusal(Code::FailedPrecondition, "REQUEST_TOO_OLD", &[("now", "4000000000000")]);
+    let too_old = refusal(Code::FailedPrecondition, "REQUEST_TOO_OLD", &[("now_ms", "4000000000000")]);
     node.will([Reply::LoseAnswer, Reply::Fail(too_old)]);
     let error = client_of(&[&node]).write(create("demo"), Writing::Record).await.expect_err("refused");
     assert_eq!(error.refusal().map(|refusal| refusal.reason.as_str()), Some("REQUEST_TOO_OLD"));
@@ -137,6 +137,17 @@ async fn a_change_of_membership_goes_past_an_endpoint_where_nobody_listens() {
     let node = FakeNode::start().await;
     client_at([nobody().await, node.endpoint()]).remove_peer("n3").await.expect("removed");
     assert_eq!(node.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_change_of_membership_that_found_no_leader_is_sent_again() {
+    let node = FakeNode::start().await;
+    node.will([Reply::Fail(refusal(Code::Unavailable, "NO_LEADER", &[])), Reply::Answer]);
+    client_of(&[&node]).remove_peer("n3").await.expect("removed");
+    node.will([Reply::Fail(refusal(Code::Unavailable, "OUTCOME_UNKNOWN", &[]))]);
+    let error = client_of(&[&node]).remove_peer("n3").await.expect_err("unknown");
+    assert!(error.maybe_done(), "{error:?}");
+    assert_eq!(node.seen().len(), 3);
 }
 
 #[tokio::test]

@@ -61,7 +61,7 @@ impl Duties {
                 None => return,
                 Some(None) => leadership.next().await,
                 Some(Some(won)) => {
-                    info!(epoch = %won.epoch, duties = ?self, "this node leads");
+                    info!(epoch = %won.epoch, duties = ?self, "the duties of the leader begin");
                     let epoch = won.epoch;
                     let mut serving = Serving::start(&self.duties, won);
                     let next = loop {
@@ -76,7 +76,7 @@ impl Duties {
                         }
                     };
                     serving.stop().await;
-                    info!(%epoch, "this node no longer leads");
+                    info!(%epoch, "the duties of the leader have ended");
                     next
                 }
             };

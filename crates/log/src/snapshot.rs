@@ -189,12 +189,18 @@ impl SnapshotReceiver {
         self.len == 0
     }
 
-    /// Checks that it is whole and puts it in place; when this returns it is durable.
-    pub fn finish(self) -> Result<SnapshotFile, SnapshotError> {
+    /// Reads what has come in, which must be a whole snapshot, for somebody who wants to look at it before it is put in
+    /// place.
+    pub fn check(&self) -> Result<(SnapshotMeta, Vec<u8>), SnapshotError> {
         let Some(file) = &self.file else { return Err(not_a_snapshot("it was put in place before")) };
         let bytes = read_all(&**file).map_err(io_error(format!("read {}", self.path)))?;
         // To the last byte of the body, too: a state that cannot be unpacked is of no use in our folder.
-        let (meta, _) = parse_bytes(&bytes)?;
+        parse_bytes(&bytes)
+    }
+
+    /// Checks that it is whole and puts it in place; when this returns it is durable.
+    pub fn finish(self) -> Result<SnapshotFile, SnapshotError> {
+        let (meta, _) = self.check()?;
         self.put_in_place(meta)
     }
 
@@ -277,6 +283,7 @@ impl SnapshotFile {
         Parts::of(&bytes).map_err(|error| self.damaged(error)).map(drop)
     }
 
+    /// What it is of.
     pub fn meta(&self) -> &SnapshotMeta {
         &self.inner.meta
     }

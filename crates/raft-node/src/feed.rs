@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loadline_log::JournalRecord;
+use loadline_log::{JournalError, JournalRecord};
 use loadline_state_machine::{LogIndex, Time, decode_events};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -79,18 +79,14 @@ impl Feed {
 
     async fn read_journal(&mut self) -> Result<(), FeedError> {
         let (journal, from) = (self.storage.journal.clone(), self.next.0);
-        let records = self
-            .storage
-            .off_thread(move || journal.read(from, READ_BYTES_MAX).map_err(|error| crate::storage::io_error(&error)))
-            .await
-            .map_err(|error| FeedError::Journal(error.to_string()))?;
-        match records.first() {
-            Some(first) if first.index == self.next.0 => {}
-            Some(first) => return Err(FeedError::Compacted { first: LogIndex(first.index) }),
-            None => {
-                self.check_kept()?;
-                return Err(FeedError::Journal(format!("index {} is not in it", self.next)));
-            }
+        let read = self.storage.off_thread(move || Ok(journal.read(from, READ_BYTES_MAX))).await;
+        let records = match read.map_err(|error| FeedError::Journal(error.to_string()))? {
+            Ok(records) => records,
+            Err(error) => return Err(self.not_read(&error)),
+        };
+        if records.first().is_none_or(|first| first.index != self.next.0) {
+            // Applied, but neither in memory nor in the journal: it can only have been replaced by a snapshot just now.
+            return Err(FeedError::Compacted { first: LogIndex(self.published.applied().0 + 1) });
         }
         self.read = records.iter().map(happened).collect::<Result<_, _>>()?;
         Ok(())
@@ -98,18 +94,20 @@ impl Feed {
 
     /// An error if what comes next is no longer to be had.
     fn check_kept(&self) -> Result<(), FeedError> {
-        let applied = self.published.applied();
-        if self.next > applied || self.published.recent(self.next).is_some() {
+        if self.next > self.published.applied() || self.published.recent(self.next).is_some() {
             return Ok(());
         }
-        let journal = &self.storage.journal;
-        let failed = |error: loadline_log::JournalError| FeedError::Journal(causes(&error));
-        if journal.hash_at(self.next.0).map_err(failed)?.is_some() {
-            return Ok(());
+        self.storage.journal.read(self.next.0, 1).map(drop).map_err(|error| self.not_read(&error))
+    }
+
+    fn not_read(&self, error: &JournalError) -> FeedError {
+        match error {
+            // Before the beginning, or in a gap that a snapshot left.
+            JournalError::Missing { next, .. } => {
+                FeedError::Compacted { first: LogIndex(next.unwrap_or(self.published.applied().0 + 1)) }
+            }
+            other => FeedError::Journal(causes(other)),
         }
-        // The journal may have a gap where a snapshot was installed; then the first index after the gap is the answer.
-        let after = journal.read(self.next.0, 1).map_err(failed)?;
-        Err(FeedError::Compacted { first: LogIndex(after.first().map_or(applied.0 + 1, |record| record.index)) })
     }
 }
 

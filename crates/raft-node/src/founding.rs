@@ -281,10 +281,10 @@ mod tests {
         Some(Answered { group, initialised: true, leader_address, ..Answered::default() })
     }
 
-    fn check(me: &str, answers: &[(&str, Option<Answered>)], expected: Step) {
+    fn check(me: &str, answers: &[(&str, Option<Answered>)], expected: &Step) {
         let founders = FOUNDERS.map(str::to_owned);
         let answers = answers.iter().map(|(address, answer)| ((*address).to_owned(), answer.clone())).collect();
-        assert_eq!(next_step(me, &founders, &answers), expected, "{me}, {answers:?}");
+        assert_eq!(next_step(me, &founders, &answers), *expected, "{me}, {answers:?}");
     }
 
     fn wait(reason: &str) -> Step {
@@ -293,32 +293,32 @@ mod tests {
 
     #[test]
     fn the_first_peer_founds_when_all_answer_that_they_are_nobody() {
-        check("a:1", &[("b:1", empty()), ("c:1", empty())], Step::Found);
-        check("a:1", &[("b:1", adopted()), ("c:1", empty())], Step::Found);
-        check("a:1", &[("b:1", empty()), ("c:1", None)], wait("waiting for c:1"));
-        check("a:1", &[], wait("waiting for b:1, c:1"));
+        check("a:1", &[("b:1", empty()), ("c:1", empty())], &Step::Found);
+        check("a:1", &[("b:1", adopted()), ("c:1", empty())], &Step::Found);
+        check("a:1", &[("b:1", empty()), ("c:1", None)], &wait("waiting for c:1"));
+        check("a:1", &[], &wait("waiting for b:1, c:1"));
     }
 
     #[test]
     fn nobody_but_the_first_peer_founds() {
-        check("b:1", &[("a:1", empty()), ("c:1", empty())], wait("waiting for a:1 to found the group"));
-        check("b:1", &[("a:1", None), ("c:1", None)], wait("waiting for a:1 to found the group"));
+        check("b:1", &[("a:1", empty()), ("c:1", empty())], &wait("waiting for a:1 to found the group"));
+        check("b:1", &[("a:1", None), ("c:1", None)], &wait("waiting for a:1 to found the group"));
         assert_eq!(next_step("d:1", &[], &BTreeMap::new()), wait("no running group was found to join"));
     }
 
     #[test]
     fn an_empty_node_that_finds_a_running_group_joins_it_and_never_founds_another() {
-        check("a:1", &[("b:1", live("g", "b:1")), ("c:1", empty())], Step::Join("b:1".into()));
-        check("a:1", &[("b:1", live("g", "")), ("c:1", live("g", "b:1"))], Step::Join("b:1".into()));
+        check("a:1", &[("b:1", live("g", "b:1")), ("c:1", empty())], &Step::Join("b:1".into()));
+        check("a:1", &[("b:1", live("g", "")), ("c:1", live("g", "b:1"))], &Step::Join("b:1".into()));
         check(
             "a:1",
             &[("b:1", live("g", "")), ("c:1", empty())],
-            wait("group g has no leader that could let this node in"),
+            &wait("group g has no leader that could let this node in"),
         );
         check(
             "a:1",
             &[("b:1", live("g", "b:1")), ("c:1", live("h", "c:1"))],
-            wait("the configured nodes belong to two groups, g and h"),
+            &wait("the configured nodes belong to two groups, g and h"),
         );
     }
 

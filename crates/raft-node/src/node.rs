@@ -27,7 +27,7 @@ use crate::observer::{NodeObserver, WalFigures};
 use crate::office::{self, Leadership};
 use crate::probe::{self, Neighbours};
 use crate::proposer::Queue;
-use crate::reads::Consistency;
+use crate::reads::{Consistency, Rounds};
 use crate::reserve::{self, Reserve};
 use crate::status::Status;
 use crate::stop::StopSignal;
@@ -56,12 +56,21 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Everything that Raft says of itself. A copy: on hot paths, ask for less.
     pub(crate) fn metrics(&self) -> Metrics {
         self.raft.metrics().borrow_watched().clone()
     }
 
     pub(crate) fn membership(&self) -> Arc<StoredMembership> {
-        self.raft.metrics().borrow_watched().membership_config.clone()
+        self.raft.server_metrics().borrow_watched().membership_config.clone()
+    }
+
+    /// Id and address of the leader, as far as this node knows.
+    fn leader(&self) -> Option<(u64, String)> {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        let leader = metrics.current_leader?;
+        Some((leader, metrics.membership_config.get_node(&leader)?.address.clone()))
     }
 
     pub(crate) fn envelope(&self, to: u64) -> wire::Envelope {
@@ -88,6 +97,7 @@ pub(crate) struct Inner {
     pub(crate) reserve: Reserve,
     pub(crate) neighbours: Neighbours,
     pub(crate) queue: Queue,
+    pub(crate) rounds: Rounds,
     pub(crate) leadership: watch::Sender<Option<Leadership>>,
     pub(crate) stop: StopSignal,
     /// Set when the node ends, for whatever reason. Everything that waits looks at it.
@@ -140,6 +150,7 @@ impl Node {
             published: Arc::default(),
             neighbours: Neighbours::default(),
             queue: Queue::default(),
+            rounds: Rounds::default(),
             leadership: watch::Sender::new(None),
             stop: StopSignal::default(),
             ended: CancellationToken::new(),
@@ -369,6 +380,10 @@ impl Inner {
     }
 
     pub(crate) fn waiting(&self) -> Option<String> {
+        // Who clears it looks around only now and then, and the group may exist by now.
+        if self.running().is_some_and(|running| running.initialised(self)) {
+            return None;
+        }
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -381,16 +396,13 @@ impl Inner {
     }
 
     pub(crate) fn known_leader(&self) -> Option<(u64, String)> {
-        let metrics = self.running()?.metrics();
-        let leader = metrics.current_leader?;
-        let member = metrics.membership_config.get_node(&leader)?;
-        Some((leader, member.address.clone()))
+        self.running()?.leader()
     }
 
     /// The leader, if it is known and another than this node.
     pub(crate) fn other_leader(&self) -> Option<(Arc<Running>, u64, String)> {
         let running = self.running()?;
-        let (leader, address) = self.known_leader()?;
+        let (leader, address) = running.leader()?;
         (leader != running.identity.node_id).then_some((running, leader, address))
     }
 

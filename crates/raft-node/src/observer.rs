@@ -10,6 +10,8 @@ use loadline_log::WalObserver;
 pub trait NodeObserver: Debug + Send + Sync + 'static {
     /// The write-ahead log reached the disk.
     fn synced(&self, _took: Duration, _bytes: usize, _records: usize) {}
+    /// So many entries at the end of this node's log were cut off, because another leader decided otherwise.
+    fn truncated(&self, _entries: u64) {}
     /// So many entries were applied in one go.
     fn applied(&self, _entries: usize, _took: Duration) {}
     /// One entry with so many requests went into the log.
@@ -42,5 +44,9 @@ pub(crate) struct WalFigures(pub(crate) Arc<dyn NodeObserver>);
 impl WalObserver for WalFigures {
     fn synced(&self, took: Duration, bytes: usize, records: usize) {
         self.0.synced(took, bytes, records);
+    }
+
+    fn truncated(&self, entries: u64) {
+        self.0.truncated(entries);
     }
 }

@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::clock::{Stamps, announced_time};
 use crate::lease::{Lease, Office};
 use crate::node::{Inner, Running};
-use crate::types::{LeaderId, Metrics, Payload, committed};
+use crate::types::{LeaderId, Payload, ServerMetrics, committed};
 use crate::{membership, probe, proposer};
 
 /// A wait between attempts to announce, while there is no majority to announce to.
@@ -34,7 +34,7 @@ pub struct Leadership {
 }
 
 /// Which leadership of this node the metrics speak of, if it leads.
-fn led(metrics: &Metrics) -> Option<LeaderId> {
+fn led(metrics: &ServerMetrics) -> Option<LeaderId> {
     let vote = &metrics.vote;
     let leads = metrics.state == ServerState::Leader && vote.committed && vote.leader_id.voted_for == metrics.id;
     leads.then_some(vote.leader_id)
@@ -42,24 +42,26 @@ fn led(metrics: &Metrics) -> Option<LeaderId> {
 
 /// Follows the leaderships of this node for as long as its Raft runs.
 pub(crate) async fn run(inner: Arc<Inner>, running: Arc<Running>) {
-    let mut metrics = running.raft.metrics();
+    // These change only with roles, votes and members, and not with every entry.
+    let mut metrics = running.raft.server_metrics();
     loop {
         let now = {
             let current = metrics.borrow_and_update();
             inner.lease.set_voters(current.membership_config.get_joint_config().clone());
             led(&current)
         };
-        if let Some(office) = now {
-            lead(&inner, &running, office).await;
-            continue;
-        }
-        if metrics.changed().await.is_err() {
+        let goes_on = match now {
+            Some(office) => lead(&inner, &running, office).await,
+            None => metrics.changed().await.is_ok(),
+        };
+        if !goes_on {
             return;
         }
     }
 }
 
-async fn lead(inner: &Arc<Inner>, running: &Arc<Running>, leader: LeaderId) {
+/// One leadership, from its beginning to its end. False: Raft has ended with it.
+async fn lead(inner: &Arc<Inner>, running: &Arc<Running>, leader: LeaderId) -> bool {
     let office = Office { term: leader.term, node: leader.voted_for };
     inner.lease.begin(office);
     inner.observer.elected();
@@ -69,7 +71,7 @@ async fn lead(inner: &Arc<Inner>, running: &Arc<Running>, leader: LeaderId) {
     tokio::pin!(over);
     let announced = tokio::select! {
         biased;
-        () = &mut over => None,
+        _ = &mut over => None,
         announced = announce(inner, running, leader, &lease) => announced,
     };
     if let Some((epoch, stamps)) = announced {
@@ -77,29 +79,32 @@ async fn lead(inner: &Arc<Inner>, running: &Arc<Running>, leader: LeaderId) {
         inner.leadership.send_replace(Some(Leadership { epoch, term: leader.term, lease: lease.clone() }));
         let housekeeping = inner.tasks.spawn(membership::housekeep(inner.clone(), running.clone()));
         let housekeeping = AbortOnDropHandle::new(housekeeping);
-        proposer::serve(inner, running, leader, &lease, stamps, over.as_mut()).await;
+        let until = async {
+            over.await;
+        };
+        proposer::serve(inner, running, leader, &lease, stamps, until).await;
         drop(housekeeping);
         inner.leadership.send_replace(None);
         tracing::info!(term = leader.term, %epoch, "this node no longer leads");
     }
     inner.lease.give_up(office);
     // Raft may take a moment to notice what ended it (a shut-down, say); the next round must not start the same one again.
-    lost(inner, running, leader).await;
+    lost(inner, running, leader).await
 }
 
-/// Returns when this leadership is over.
-async fn lost(inner: &Inner, running: &Running, leader: LeaderId) {
-    let mut metrics = running.raft.metrics();
+/// Returns when this leadership is over. False: Raft has ended with it.
+async fn lost(inner: &Inner, running: &Running, leader: LeaderId) -> bool {
+    let mut metrics = running.raft.server_metrics();
     loop {
         {
             let current = metrics.borrow_and_update();
             inner.lease.set_voters(current.membership_config.get_joint_config().clone());
             if led(&current) != Some(leader) {
-                return;
+                return true;
             }
         }
         if metrics.changed().await.is_err() {
-            return;
+            return false;
         }
     }
 }

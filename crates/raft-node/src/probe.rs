@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::stream::{FuturesUnordered, StreamExt};
 use loadline_api::raft as wire;
 use loadline_state_machine::{Hash, LogIndex, RULES_VERSION_MAX, RulesVersion};
+use tokio::time::Instant;
 
 use crate::errors::StopReason;
 use crate::node::{Inner, Running};
@@ -38,11 +39,21 @@ pub(crate) struct Seen {
 #[derive(Debug, Default)]
 pub(crate) struct Neighbours {
     seen: Mutex<BTreeMap<u64, Seen>>,
+    /// Where nodes were found to differ without a majority for either.
+    disputed: Mutex<Option<LogIndex>>,
 }
 
 impl Neighbours {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Seen>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_disputed(&self) -> MutexGuard<'_, Option<LogIndex>> {
+        self.disputed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn disputed(&self) -> Option<LogIndex> {
+        *self.lock_disputed()
     }
 
     pub(crate) fn all(&self) -> BTreeMap<u64, Seen> {
@@ -113,36 +124,50 @@ pub(crate) async fn run(inner: Arc<Inner>) {
 }
 
 async fn round(inner: &Inner, running: &Running) {
+    let me = running.identity.node_id;
     let latest = inner.published.state().checkpoints().last();
     let answers = ask(inner, running, latest.map_or(LogIndex(0), |(index, _)| index)).await;
     note(inner, &answers);
     let state = inner.published.state();
-    let differs = |answer: &wire::ProbeResponse| {
+    let compared = |answer: &wire::ProbeResponse| {
         let index = LogIndex(answer.hash_index);
         let (theirs, ours) = (reported(answer)?, state.hash_at(index)?);
-        (theirs != ours).then_some((index, ours))
+        Some((index, ours, theirs == ours))
     };
-    match answers.iter().find_map(|(_, answer)| differs(answer)) {
-        None => suspend(inner, false),
-        Some((index, ours)) => {
-            // Now everybody is asked about that very index, because they may have answered about different ones.
-            let answers = ask(inner, running, index).await;
-            let membership = running.membership();
-            let theirs: Vec<Option<Hash>> = membership
-                .voter_ids()
-                .filter(|voter| *voter != running.identity.node_id)
-                .map(|voter| {
-                    let answer = &answers.iter().find(|(id, _)| *id == voter)?.1;
-                    reported(answer).filter(|_| answer.hash_index == index.0)
-                })
-                .collect();
-            let this_node_votes = membership.voter_ids().any(|voter| voter == running.identity.node_id);
-            match judge(ours, this_node_votes, &theirs) {
-                Verdict::Agreed => suspend(inner, false),
-                Verdict::NoMajority => suspend(inner, true),
-                Verdict::Outvoted(theirs) => inner.stop.raise(StopReason::Diverged { index, ours, theirs }),
+    let differs = answers.iter().find_map(|(_, answer)| compared(answer).filter(|(.., agrees)| !agrees));
+    let membership = running.membership();
+    let this_node_votes = membership.voter_ids().any(|voter| voter == me);
+    let others = || membership.voter_ids().filter(|voter| *voter != me);
+    let answer_of = |answers: &[(u64, wire::ProbeResponse)], voter: u64| {
+        answers.iter().find(|(id, _)| *id == voter).map(|(_, answer)| answer.clone())
+    };
+
+    let Some((index, ours, _)) = differs else {
+        // Silence is no agreement: a dispute ends when a majority is known to agree at that index or, which means
+        // the same, at a later one.
+        if let Some(disputed) = inner.neighbours.disputed() {
+            let agrees = |voter: &u64| {
+                let compared = answer_of(&answers, *voter).and_then(|answer| compared(&answer));
+                compared.is_some_and(|(index, _, agrees)| agrees && index >= disputed)
+            };
+            let agreeing = others().filter(agrees).count() + usize::from(this_node_votes);
+            if agreeing > (others().count() + usize::from(this_node_votes)) / 2 {
+                dispute(inner, None);
             }
         }
+        return;
+    };
+    // Now everybody is asked about that very index, because they may have answered about different ones.
+    let answers = ask(inner, running, index).await;
+    let theirs: Vec<Option<Hash>> = others()
+        .map(|voter| {
+            answer_of(&answers, voter).filter(|answer| answer.hash_index == index.0).as_ref().and_then(reported)
+        })
+        .collect();
+    match judge(ours, this_node_votes, &theirs) {
+        Verdict::Agreed => dispute(inner, None),
+        Verdict::NoMajority => dispute(inner, Some(index)),
+        Verdict::Outvoted(theirs) => inner.stop.raise(StopReason::Diverged { index, ours, theirs }),
     }
 }
 
@@ -150,39 +175,60 @@ fn reported(answer: &wire::ProbeResponse) -> Option<Hash> {
     <[u8; 32]>::try_from(&answer.hash[..]).ok().map(Hash)
 }
 
-fn suspend(inner: &Inner, suspended: bool) {
-    if inner.lease.suspended() != suspended {
-        if suspended {
-            tracing::error!("the nodes disagree about the state and no majority can be found: this node stops acting");
-        } else {
-            tracing::info!("the nodes agree about the state: this node may act again");
+/// Begins or ends a dispute about the state at this index. While there is one, this node does not act.
+fn dispute(inner: &Inner, index: Option<LogIndex>) {
+    let before = std::mem::replace(&mut *inner.neighbours.lock_disputed(), index);
+    match (before, index) {
+        (None, Some(index)) => {
+            tracing::error!(%index, "the nodes disagree about the state and no majority can be found: this node stops acting");
         }
-        inner.lease.set_suspended(suspended);
+        (Some(_), None) => tracing::info!("a majority agrees with this node about the state: it may act again"),
+        _ => {}
     }
+    inner.lease.set_suspended(index.is_some());
 }
 
 /// The answers of the members that gave one.
 async fn ask(inner: &Inner, running: &Running, hash_index: LogIndex) -> Vec<(u64, wire::ProbeResponse)> {
-    let members: Vec<(u64, Member)> = running
-        .membership()
-        .nodes()
-        .filter(|(id, _)| **id != running.identity.node_id)
-        .map(|(id, member)| (*id, member.clone()))
-        .collect();
+    questions(inner, running, hash_index).filter_map(std::future::ready).collect().await
+}
+
+/// One question to every other member; the answers as they come, nothing for who gives none.
+fn questions<'a>(
+    inner: &'a Inner,
+    running: &'a Running,
+    hash_index: LogIndex,
+) -> FuturesUnordered<impl Future<Output = Option<(u64, wire::ProbeResponse)>> + 'a> {
     let ask_one = |(id, member): (u64, Member)| async move {
         let request = wire::ProbeRequest { envelope: Some(running.envelope(id)), hash_index: hash_index.0 };
         let answer = inner.links.probe(&member.address, request).await.ok()?;
         // Another node may live at that address by now.
         (answer.group == running.identity.group && answer.node_id == id).then_some((id, answer))
     };
-    join_all(members.into_iter().map(ask_one)).await.into_iter().flatten().collect()
+    let membership = running.membership();
+    let others = membership.nodes().filter(|(id, _)| **id != running.identity.node_id);
+    others.map(|(id, member)| ask_one((*id, member.clone()))).collect()
 }
 
-/// The wall clocks of the members that answered, and of this node.
+/// The wall clocks of the members that answer soon, and of this node.
+///
+/// A majority is waited for; whoever is slower than two heartbeats beyond that is left out, because a new leader must
+/// not be kept waiting by a node that vanished.
 pub(crate) async fn clocks(inner: &Inner, running: &Running) -> Vec<u64> {
-    let answers = ask(inner, running, LogIndex(0)).await;
-    let theirs = answers.iter().filter_map(|(_, answer)| u64::try_from(answer.wall_clock_ms).ok());
-    theirs.chain([inner.clock.wall_ms()]).collect()
+    let mut questions = questions(inner, running, LogIndex(0));
+    let others = questions.len();
+    let soon = Instant::now() + inner.config.timing.heartbeat * 2;
+    let mut clocks = vec![inner.clock.wall_ms()];
+    loop {
+        let majority = clocks.len() > others.div_ceil(2);
+        let answer = tokio::select! {
+            biased;
+            answer = questions.next() => answer,
+            () = tokio::time::sleep_until(soon), if majority => None,
+        };
+        let Some(answer) = answer else { return clocks };
+        clocks.extend(answer.and_then(|(_, answer)| u64::try_from(answer.wall_clock_ms).ok()));
+    }
 }
 
 fn note(inner: &Inner, answers: &[(u64, wire::ProbeResponse)]) {

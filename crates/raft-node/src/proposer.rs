@@ -46,11 +46,13 @@ pub(crate) enum Failure {
 #[derive(Debug)]
 struct Waiting {
     request: Request,
-    bytes: usize,
-    answer: oneshot::Sender<Result<Receipt, Failure>>,
+    answer: Answer,
     /// Given back when the request leaves the queue, however it leaves.
-    _room: Room,
+    room: Room,
 }
+
+/// Where the caller waits. Dropped without a word it means that nobody knows.
+type Answer = oneshot::Sender<Result<Receipt, Failure>>;
 
 /// The bytes that a waiting request takes up.
 #[derive(Debug)]
@@ -89,7 +91,7 @@ impl Queue {
         }
         let room = Room(self.bytes.clone(), bytes);
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { request, bytes, answer, _room: room };
+        let waiting = Waiting { request, answer, room };
         self.sender.try_send(waiting).map_err(|_| ProposeError::Overloaded)?;
         Ok(answered)
     }
@@ -169,15 +171,11 @@ impl Inner {
 
     /// New rules wait until every member knows them: one that does not would have to stop.
     fn everybody_knows_the_rules(&self, request: &Request) -> Result<(), Refused> {
-        let Some(running) = self.running() else { return Ok(()) };
-        let seen = self.neighbours.all();
         for (ordinal, command) in (0..).zip(&request.commands) {
             let Command::RaiseRules { to } = command else { continue };
-            let members = running.membership();
-            let others = members.nodes().map(|(id, _)| *id).filter(|id| *id != running.identity.node_id);
-            // One that has not answered lately may be of any version.
-            let known = others.map(|id| RulesVersion(seen.get(&id).map_or(0, |seen| seen.rules_version_max))).min();
-            if let Some(known) = known.filter(|known| known < to) {
+            // A member that has not answered lately may be of any version.
+            let known = self.rules_known_to_all().unwrap_or(RulesVersion(0));
+            if known < *to {
                 return Err(Refused { ordinal, rejection: Rejection::RulesUnknown { to: *to, known } });
             }
         }
@@ -262,49 +260,51 @@ pub(crate) async fn serve(
                 () = tokio::time::sleep_until(last_entry + inner.config.tick_every) => None,
             },
         };
-        let mut batch = Vec::new();
-        let mut bytes = 0;
+        let (mut requests, mut answers, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut next = first;
         while let Some(waiting) = next.take() {
-            if !batch.is_empty() && bytes + waiting.bytes > ENTRY_BYTES_MAX {
+            if !requests.is_empty() && bytes + waiting.room.1 > ENTRY_BYTES_MAX {
                 left_over = Some(waiting);
                 break;
             }
-            bytes += waiting.bytes;
-            batch.push(waiting);
-            if batch.len() < ENTRY_REQUESTS_MAX {
+            bytes += waiting.room.1;
+            requests.push(waiting.request);
+            answers.push(waiting.answer);
+            if requests.len() < ENTRY_REQUESTS_MAX {
                 next = queue.try_recv().ok();
             }
         }
         if !lease.holds() {
-            turn_away(batch);
+            turn_away(answers);
             // Asking again at once would spin; the lease comes back with the next answers, if at all.
             last_entry = Instant::now();
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         }
-        if batch.is_empty() && inner.reserve.low().is_some() {
+        if requests.is_empty() && inner.reserve.low().is_some() {
             // A tick takes disk too. Time stands still until there is room again.
             last_entry = Instant::now();
             continue;
         }
         let stamped_at = stamps.next(inner.clock.boottime());
-        let proposed = propose_entry(inner, running, office, stamped_at, batch).await;
+        let proposed = propose_entry(inner, running, office, stamped_at, requests).await;
         last_entry = Instant::now();
-        let Some((batch, answered)) = proposed else { break };
+        // Without Raft nothing was appended, and nothing will be.
+        let Some(outcome) = proposed else {
+            turn_away(answers);
+            break;
+        };
         inner.tasks.spawn(async move {
-            settle(batch, answered.await);
+            settle(answers, outcome.await);
             drop(permit);
         });
     }
-    turn_away(left_over);
-    while let Ok(waiting) = queue.try_recv() {
-        turn_away([waiting]);
-    }
+    let waiting = left_over.into_iter().chain(std::iter::from_fn(|| queue.try_recv().ok()));
+    turn_away(waiting.map(|waiting| waiting.answer));
 }
 
-type Answered = <crate::runtime::Runtime as openraft::AsyncRuntime>::Oneshot;
-type Answer = <Answered as openraft::async_runtime::Oneshot>::Receiver<ClientWriteResult<Types>>;
+type Oneshot = <crate::runtime::Runtime as openraft::AsyncRuntime>::Oneshot;
+type Outcome = <Oneshot as openraft::async_runtime::Oneshot>::Receiver<ClientWriteResult<Types>>;
 
 /// Hands one entry to Raft. None: Raft is gone.
 async fn propose_entry(
@@ -312,9 +312,8 @@ async fn propose_entry(
     running: &Running,
     office: LeaderId,
     stamped_at: Time,
-    batch: Vec<Waiting>,
-) -> Option<(Vec<Waiting>, Answer)> {
-    let mut requests: Vec<Request> = batch.iter().map(|waiting| waiting.request.clone()).collect();
+    mut requests: Vec<Request>,
+) -> Option<Outcome> {
     if requests.is_empty() {
         requests.push(own_request(inner, vec![Command::Tick]));
     }
@@ -322,13 +321,9 @@ async fn propose_entry(
     let sealed = Sealed::seal(Entry { stamped_at, requests });
     let bytes = Bytes::from_owner(sealed.bytes().clone());
     inner.observer.proposed(count, bytes.len());
-    let (responder, answered) = ProgressResponder::complete_only();
-    let written = running.raft.write(Payload(bytes)).with_leader(committed(office)).responder(responder).await;
-    if written.is_err() {
-        // The message was not taken, so nothing was appended. Who waits finds out by the dropped answer.
-        return None;
-    }
-    Some((batch, answered))
+    let (responder, outcome) = ProgressResponder::complete_only();
+    running.raft.write(Payload(bytes)).with_leader(committed(office)).responder(responder).await.ok()?;
+    Some(outcome)
 }
 
 /// A request of the node itself. It may safely happen twice, so it goes without an id.
@@ -336,46 +331,44 @@ pub(crate) fn own_request(inner: &Inner, commands: Vec<Command>) -> Request {
     Request { actor: Actor::new("loadline", inner.config.name.clone()), request_id: None, commands }
 }
 
-fn settle<E>(batch: Vec<Waiting>, outcome: Result<ClientWriteResult<Types>, E>) {
+fn settle<E>(answers: Vec<Answer>, outcome: Result<ClientWriteResult<Types>, E>) {
     match outcome {
         Ok(Ok(response)) => {
-            let receipts = response.data.0;
-            // A tick has a receipt that nobody waits for.
-            for (waiting, receipt) in batch.into_iter().zip(receipts) {
-                // Whoever gave up waiting was told that it is unknown.
-                drop(waiting.answer.send(Ok(receipt)));
+            // A tick has a receipt that nobody waits for, and who gave up waiting was told that it is unknown.
+            for (answer, receipt) in answers.into_iter().zip(response.data.0) {
+                drop(answer.send(Ok(receipt)));
             }
         }
         Ok(Err(ClientWriteError::LogEntryDiscarded(_))) => {
-            for waiting in batch {
-                drop(waiting.answer.send(Err(unknown("another leader was elected meanwhile"))));
-            }
+            unknown_to_all(answers, "another leader was elected meanwhile");
         }
         // Every other refusal comes before anything is appended.
-        Ok(Err(_)) => turn_away(batch),
-        Err(_) => {
-            for waiting in batch {
-                drop(waiting.answer.send(Err(unknown("this node stopped"))));
-            }
-        }
+        Ok(Err(_)) => turn_away(answers),
+        Err(_) => unknown_to_all(answers, "this node stopped"),
     }
 }
 
-fn turn_away(waiting: impl IntoIterator<Item = Waiting>) {
-    for waiting in waiting {
-        drop(waiting.answer.send(Err(Failure::NotLeader)));
+fn unknown_to_all(answers: Vec<Answer>, reason: &str) {
+    for answer in answers {
+        drop(answer.send(Err(unknown(reason))));
+    }
+}
+
+fn turn_away(answers: impl IntoIterator<Item = Answer>) {
+    for answer in answers {
+        drop(answer.send(Err(Failure::NotLeader)));
     }
 }
 
 /// What the leader's answer to a forwarded request means.
 fn proposed(answer: wire::ProposeResponse) -> Result<Receipt, Failure> {
     use wire::propose_failure::Kind;
-    use wire::propose_response::Result as Answer;
+    use wire::propose_response::Result as Said;
     let failure = match answer.result {
-        Some(Answer::Receipt(receipt)) => {
+        Some(Said::Receipt(receipt)) => {
             return Receipt::decode(&receipt).map_err(|error| unknown(&format!("its receipt cannot be read: {error}")));
         }
-        Some(Answer::Failure(failure)) => failure,
+        Some(Said::Failure(failure)) => failure,
         None => return Err(unknown("the leader's answer is empty")),
     };
     let error = match failure.kind() {
@@ -396,10 +389,10 @@ fn proposed(answer: wire::ProposeResponse) -> Result<Receipt, Failure> {
 /// The same, on its way out.
 pub(crate) fn propose_answer(outcome: Result<Receipt, Failure>) -> wire::ProposeResponse {
     use wire::propose_failure::Kind;
-    use wire::propose_response::Result as Answer;
+    use wire::propose_response::Result as Said;
     let mut failure = wire::ProposeFailure::default();
     let kind = match outcome {
-        Ok(receipt) => return wire::ProposeResponse { result: Some(Answer::Receipt(receipt.encode().into())) },
+        Ok(receipt) => return wire::ProposeResponse { result: Some(Said::Receipt(receipt.encode().into())) },
         Err(Failure::NotLeader | Failure::Final(ProposeError::NoLeader)) => Kind::NotLeader,
         Err(Failure::Final(error)) => {
             failure.reason = error.to_string();
@@ -424,7 +417,7 @@ pub(crate) fn propose_answer(outcome: Result<Receipt, Failure>) -> wire::Propose
         }
     };
     failure.set_kind(kind);
-    wire::ProposeResponse { result: Some(Answer::Failure(failure)) }
+    wire::ProposeResponse { result: Some(Said::Failure(failure)) }
 }
 
 #[cfg(test)]

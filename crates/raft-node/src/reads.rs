@@ -4,6 +4,7 @@
 //! it waits until this node has applied that much. So followers serve them too.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use loadline_api::raft as wire;
@@ -23,6 +24,30 @@ pub enum Consistency {
     Linearizable,
     /// Whatever this node has applied, at once, leader or not.
     Stale,
+}
+
+/// Lets reads that come in at the same time share one question to the leader.
+///
+/// A read may only use a question that was asked after it came in: an earlier one could miss what was acknowledged in
+/// between. So whoever comes while a question is under way waits for the next one, together with everybody else.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds {
+    /// Questions asked so far.
+    asked: AtomicU64,
+    /// Held while a question is under way: its number, and its answer.
+    last: tokio::sync::Mutex<(u64, Option<LogIndex>)>,
+}
+
+impl Rounds {
+    async fn share<A: Future<Output = Option<LogIndex>>>(&self, ask: impl FnOnce() -> A) -> Option<LogIndex> {
+        let needed = self.asked.load(Ordering::SeqCst) + 1;
+        let mut last = self.last.lock().await;
+        if last.0 < needed {
+            let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+            *last = (number, ask().await);
+        }
+        last.1
+    }
 }
 
 impl Inner {
@@ -46,7 +71,7 @@ impl Inner {
             if self.ended.is_cancelled() {
                 return Err(if self.stopped_for_good() { ReadError::Stopped } else { ReadError::ShuttingDown });
             }
-            if let Some(index) = self.read_index_once().await {
+            if let Some(index) = self.rounds.share(|| self.read_index_once()).await {
                 return Ok(index);
             }
             if Instant::now() >= give_up {
@@ -100,5 +125,46 @@ impl Inner {
             return Some(hash);
         }
         self.storage.journal.hash_at(index.0).ok().flatten().map(Hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn reads_that_wait_share_a_question_and_none_uses_one_asked_before_it_came() {
+        let rounds = Rounds::default();
+        let asked = AtomicU64::new(0);
+        let ask = || async { Some(LogIndex(asked.fetch_add(1, Ordering::SeqCst) + 1)) };
+        let (answer, answered) = oneshot::channel::<()>();
+        let first = rounds.share(|| async {
+            answered.await.unwrap();
+            ask().await
+        });
+        let later = async {
+            // The first question is under way by now, so none of these may use its answer.
+            let later = futures::future::join_all((0..10).map(|_| rounds.share(ask)));
+            answer.send(()).unwrap();
+            later.await
+        };
+        let (first, later) = tokio::join!(first, later);
+        assert_eq!(first, Some(LogIndex(1)));
+        assert_eq!(later, [Some(LogIndex(2)); 10]);
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
+        assert_eq!(rounds.share(ask).await, Some(LogIndex(3)));
+    }
+
+    #[tokio::test]
+    async fn a_question_that_is_given_up_leaves_the_others_waiting_for_their_own() {
+        let rounds = Rounds::default();
+        {
+            let stuck = rounds.share(std::future::pending);
+            tokio::pin!(stuck);
+            assert!(futures::poll!(stuck.as_mut()).is_pending());
+        }
+        assert_eq!(rounds.share(|| async { Some(LogIndex(7)) }).await, Some(LogIndex(7)));
     }
 }

@@ -77,6 +77,7 @@ pub(crate) type TransferLeaderRequest = openraft::raft::TransferLeaderRequest<Ty
 pub(crate) type StreamAppendResult = openraft::raft::StreamAppendResult<Types>;
 pub(crate) type RpcError = openraft::errors::RPCError<Types>;
 pub(crate) type Metrics = openraft::RaftMetrics<Types>;
+pub(crate) type ServerMetrics = openraft::metrics::RaftServerMetrics<Types>;
 
 pub(crate) fn new_log_id(term: u64, index: u64) -> LogId {
     LogId::new(committed(LeaderId { term, voted_for: 0 }), index)

@@ -1,9 +1,12 @@
 //! How a group comes into being, and how a node comes to it later.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
+
 mod common;
 
+use common::impostor::Impostor;
 use common::{Group, Member, eventually, expect_err};
-use loadline_api::raft::{self as wire, raft_server::RaftServer};
+use loadline_api::raft as wire;
 use loadline_raft_node::{MembershipError, Role};
 
 const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
@@ -54,96 +57,13 @@ async fn a_node_that_is_told_of_nobody_is_a_group_of_its_own() {
     assert_eq!((status.id, status.role), (Some(1), Role::Leader));
 }
 
-/// A peer that says it is nobody, but takes on no identity.
-#[derive(Debug, Default)]
-struct Reluctant;
-
-#[tonic::async_trait]
-impl wire::raft_server::Raft for Reluctant {
-    type AppendStream = futures::stream::Empty<Result<wire::AppendResponse, tonic::Status>>;
-
-    async fn probe(
-        &self,
-        _: tonic::Request<wire::ProbeRequest>,
-    ) -> Result<tonic::Response<wire::ProbeResponse>, tonic::Status> {
-        Ok(tonic::Response::new(wire::ProbeResponse { name: "n3".into(), ..Default::default() }))
-    }
-
-    async fn adopt(
-        &self,
-        _: tonic::Request<wire::AdoptRequest>,
-    ) -> Result<tonic::Response<wire::AdoptResponse>, tonic::Status> {
-        Ok(tonic::Response::new(wire::AdoptResponse { adopted: false, reason: "not today".into() }))
-    }
-
-    async fn append(
-        &self,
-        _: tonic::Request<tonic::Streaming<wire::AppendRequest>>,
-    ) -> Result<tonic::Response<Self::AppendStream>, tonic::Status> {
-        Err(tonic::Status::unimplemented(""))
-    }
-
-    async fn vote(
-        &self,
-        _: tonic::Request<wire::VoteRequest>,
-    ) -> Result<tonic::Response<wire::VoteResponse>, tonic::Status> {
-        Err(tonic::Status::unimplemented(""))
-    }
-
-    async fn pre_vote(
-        &self,
-        _: tonic::Request<wire::VoteRequest>,
-    ) -> Result<tonic::Response<wire::VoteResponse>, tonic::Status> {
-        Err(tonic::Status::unimplemented(""))
-    }
-
-    async fn install_snapshot(
-        &self,
-        _: tonic::Request<tonic::Streaming<wire::SnapshotChunk>>,
-    ) -> Result<tonic::Response<wire::SnapshotReply>, tonic::Status> {
-        Err(tonic::Status::unimplemented(""))
-    }
-
-    async fn transfer_leader(
-        &self,
-        _: tonic::Request<wire::TransferLeaderRequest>,
-    ) -> Result<tonic::Response<wire::TransferLeaderResponse>, tonic::Status> {
-        Err(tonic::Status::unimplemented(""))
-    }
-
-    async fn propose(
-        &self,
-        _: tonic::Request<wire::ProposeRequest>,
-    ) -> Result<tonic::Response<wire::ProposeResponse>, tonic::Status> {
-        Err(tonic::Status::unimplemented(""))
-    }
-
-    async fn read_index(
-        &self,
-        _: tonic::Request<wire::ReadIndexRequest>,
-    ) -> Result<tonic::Response<wire::ReadIndexResponse>, tonic::Status> {
-        Err(tonic::Status::unimplemented(""))
-    }
-
-    async fn join(
-        &self,
-        _: tonic::Request<wire::JoinRequest>,
-    ) -> Result<tonic::Response<wire::JoinResponse>, tonic::Status> {
-        Err(tonic::Status::unimplemented(""))
-    }
-}
-
 /// A founding that got stuck in the middle: the founder has written everything down, the second node knows who it is,
 /// the third does not take part.
 async fn stuck_in_the_middle() -> Group {
     let mut group = Group::new(3);
-    let listener = group.members[2].take_listener();
-    let stranger = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    stranger.spawn(async move {
-        let incoming =
-            tokio_stream::wrappers::TcpListenerStream::new(tokio::net::TcpListener::from_std(listener).unwrap());
-        tonic::transport::Server::builder().add_service(RaftServer::new(Reluctant)).serve_with_incoming(incoming).await
-    });
+    // Says that it is nobody, but takes on no identity.
+    let nobody = wire::ProbeResponse { name: "n3".into(), ..Default::default() };
+    let stranger = Impostor::on(group.members[2].take_listener(), nobody);
     group.members[0].start().await;
     group.members[1].start().await;
     let (founder, second) = (group.members[0].node(), group.members[1].node());
@@ -153,7 +73,7 @@ async fn stuck_in_the_middle() -> Group {
     .await;
     assert_eq!(second.status().id, Some(2), "the second node was told who it is");
     assert_eq!(founder.status().last_index, 0, "nothing is made before everybody knows");
-    tokio::task::block_in_place(|| stranger.shutdown_timeout(common::DEADLINE));
+    stranger.stop();
     group
 }
 

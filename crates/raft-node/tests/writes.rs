@@ -1,5 +1,7 @@
 //! Recording requests: wherever they come in, whoever leads, and whatever dies meanwhile.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
+
 mod common;
 
 use std::collections::BTreeSet;

@@ -22,4 +22,4 @@ mod shutdown;
 
 pub use config::ServerConfig;
 pub use logging::init_logging;
-pub use serve::{Listeners, ServeError, serve, serve_on};
+pub use serve::{Listeners, ServeError, World, serve, serve_in, serve_on};

@@ -77,6 +77,7 @@ pub(crate) struct Metrics {
 
     snapshot_duration: Histogram,
     snapshot_bytes: Gauge,
+    truncated_entries: IntCounter,
     snapshots_installed: IntCounter,
 
     pub(crate) grpc_requests: IntCounterVec,
@@ -189,6 +190,10 @@ impl Metrics {
                 &SECONDS,
             ),
             snapshot_bytes: m.keep(Gauge::new("loadline_snapshot_size_bytes", "Size of the last snapshot written.")),
+            truncated_entries: m.counter(
+                "loadline_wal_truncated_entries_total",
+                "Uncommitted entries cut off the log because another leader decided otherwise.",
+            ),
             snapshots_installed: m.counter(
                 "loadline_snapshots_installed_total",
                 "Times that the state was replaced by a snapshot of the leader.",
@@ -264,6 +269,10 @@ impl NodeObserver for Metrics {
         self.sync_duration.observe(took.as_secs_f64());
         self.synced_bytes.inc_by(bytes as u64);
         self.synced_records.inc_by(records as u64);
+    }
+
+    fn truncated(&self, entries: u64) {
+        self.truncated_entries.inc_by(entries);
     }
 
     fn applied(&self, entries: usize, took: Duration) {

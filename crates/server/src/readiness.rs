@@ -55,11 +55,11 @@ impl Readiness {
     /// Nothing: ready. Otherwise every reason why not.
     pub(crate) fn reasons_against(&self) -> Vec<String> {
         let tried = self.0.tried.lock().unwrap_or_else(PoisonError::into_inner);
-        let status = self.0.node.status();
+        // Not `status`, which counts the bytes of the data folder: this is asked several times a second.
         let now = Seen {
             closing: self.0.closing.is_cancelled(),
-            member: status.id.is_some(),
-            leader_known: status.leader.is_some(),
+            member: !self.0.node.peers().is_empty(),
+            leader_known: self.0.node.leader().is_some(),
             read_worked_ago: tried.worked_at.map(|at| at.elapsed()),
             read_failure: tried.failure.as_deref(),
         };

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,16 +12,19 @@ use loadline_api::v1::admin_server::AdminServer;
 use loadline_api::v1::operator_server::OperatorServer;
 use loadline_api::v1::watch_server::WatchServer;
 use loadline_log::{OpenError, RealDisk, SharedDisk, Threading};
-use loadline_raft_node::{Dial, Node, NodeConfig, PlainDial, StartError, StopReason, SystemClock, Timing};
+use loadline_raft_node::{
+    Clock, Dial, Node, NodeConfig, NodeObserver, PlainDial, StartError, StopReason, SystemClock, Timing,
+};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::service::{LayerExt as _, Routes};
 use tonic::transport::server::TcpIncoming;
 use tonic_health::ServingStatus;
-use tracing::{info, warn};
+use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
+use tracing::info;
 
-use crate::config::ServerConfig;
+use crate::config::{Limits, ServerConfig};
 use crate::grpc::admin::AdminService;
 use crate::grpc::forward::Forwarding;
 use crate::grpc::limits::{Deadlines, Door};
@@ -107,14 +111,48 @@ pub async fn serve_on(
     config: ServerConfig,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
-    let disk = RealDisk::open(&config.data_dir).map_err(ServeError::DataDir)?;
-    let disk: SharedDisk = Arc::new(disk);
-    let dial: Arc<dyn Dial> = Arc::new(PlainDial);
+    let world = World::real(&config)?;
+    serve_in(world, listeners, config, shutdown).await
+}
+
+/// What a node takes for granted, and a test or a simulator makes up: disk, network, clocks.
+#[derive(Debug)]
+pub struct World {
+    pub disk: SharedDisk,
+    /// Where the audit index lives; it is no part of the disk, because it is rebuilt when it is missing.
+    pub audit_index: Option<PathBuf>,
+    pub dial: Arc<dyn Dial>,
+    pub clock: Arc<dyn Clock>,
+    pub threading: Threading,
+}
+
+impl World {
+    /// The data folder, plain connections, and the clocks of this machine.
+    pub fn real(config: &ServerConfig) -> Result<World, ServeError> {
+        let disk = RealDisk::open(&config.data_dir).map_err(ServeError::DataDir)?;
+        Ok(World {
+            disk: Arc::new(disk),
+            audit_index: Some(config.data_dir.join("audit")),
+            dial: Arc::new(PlainDial),
+            clock: Arc::new(SystemClock),
+            threading: Threading::Thread,
+        })
+    }
+}
+
+/// Runs one node in a given world until `shutdown` resolves, or until it stops by itself, which is an error.
+pub async fn serve_in(
+    world: World,
+    listeners: Listeners,
+    config: ServerConfig,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), ServeError> {
     let metrics = Arc::new(Metrics::new());
-    let node =
-        Node::start(node_config(&config), disk, Arc::clone(&dial), Arc::new(SystemClock), Arc::clone(&metrics) as _)
-            .await
-            .map_err(ServeError::Start)?;
+    let node_config = NodeConfig { audit_index: world.audit_index, threading: world.threading, ..node_config(&config) };
+    let observer = Arc::clone(&metrics) as Arc<dyn NodeObserver>;
+    let node = Node::start(node_config, world.disk, Arc::clone(&world.dial), world.clock, observer)
+        .await
+        .map_err(ServeError::Start)?;
 
     let closing = CancellationToken::new();
     let readiness = Readiness::new(node.clone(), closing.clone());
@@ -129,57 +167,35 @@ pub async fn serve_on(
         "this node is up"
     );
 
-    let (health, health_service) = tonic_health::server::health_reporter();
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()
-        .map_err(ServeError::Reflection)?;
-
     let doors = Doors::new(&config, &metrics);
-    let (message_in, message_out) = (bytes(config.limits.message_in_max), bytes(config.limits.message_out_max));
-    let admin = AdminServer::new(AdminService { node: node.clone(), proposals: proposals.clone() })
-        .max_decoding_message_size(message_in)
-        .max_encoding_message_size(message_out);
-    let watch = WatchServer::new(WatchService {
-        node: node.clone(),
-        metrics: Arc::clone(&metrics),
-        message_out_max: message_out,
-        closing: closing.clone(),
-    })
-    .max_decoding_message_size(message_in)
-    .max_encoding_message_size(message_out);
-    let operator = OperatorServer::new(OperatorService {
-        node: node.clone(),
-        forwarding: Forwarding::new(node.clone(), dial),
-        restores: Restores::new(proposals.clone(), config.limits.restore_max),
-        http_endpoint,
-    })
-    .max_decoding_message_size(message_in)
-    .max_encoding_message_size(message_out);
-
-    let routes = Routes::default()
+    let (health, health_service) = tonic_health::server::health_reporter();
+    let services = Services {
+        admin: AdminService { node: node.clone(), proposals: proposals.clone() },
+        watch: WatchService {
+            node: node.clone(),
+            metrics: Arc::clone(&metrics),
+            message_out_max: size(config.limits.message_out_max),
+            closing: closing.clone(),
+        },
+        operator: OperatorService {
+            node: node.clone(),
+            forwarding: Forwarding::new(node.clone(), &config, world.dial),
+            restores: Restores::new(proposals.clone(), config.limits.restore_max),
+            http_endpoint,
+        },
+    };
+    let routes = services
+        .behind(&doors, &config.limits)
         // No door here: votes and heartbeats that wait behind clients would turn load into elections.
         .add_service(node.raft_service())
-        .add_service(doors.admin.named_layer(admin))
-        .add_service(doors.watch.named_layer(watch))
-        .add_service(doors.operator.named_layer(operator))
         .add_service(doors.helpers.named_layer(health_service))
-        .add_service(doors.helpers.named_layer(reflection));
+        .add_service(doors.helpers.named_layer(reflection()?));
 
     let stop_accepting = CancellationToken::new();
-    let limits = &config.limits;
-    let grpc = tonic::transport::Server::builder()
-        .max_concurrent_streams(u32::try_from(limits.streams_max).unwrap_or(u32::MAX))
-        .http2_keepalive_interval(Some(limits.keepalive_interval))
-        .http2_keepalive_timeout(Some(limits.keepalive_timeout))
-        .max_connection_age(limits.connection_age_max)
-        .http2_max_header_list_size(HEADERS_BYTES_MAX)
-        .add_routes(routes)
-        .serve_with_incoming_shutdown(
-            TcpIncoming::from(listeners.grpc).with_nodelay(Some(true)),
-            stop_accepting.clone().cancelled_owned(),
-        );
+    let grpc = transport(&config.limits).add_routes(routes).serve_with_incoming_shutdown(
+        TcpIncoming::from(listeners.grpc).with_nodelay(Some(true)),
+        stop_accepting.clone().cancelled_owned(),
+    );
     let pages = Pages {
         node: node.clone(),
         readiness: readiness.clone(),
@@ -188,16 +204,20 @@ pub async fn serve_on(
     };
     let http = axum::serve(listeners.http, pages.router());
 
-    let grpc = AbortOnDropHandle::new(tokio::spawn(grpc));
-    let http = AbortOnDropHandle::new(tokio::spawn(http.into_future()));
-    let leading = AbortOnDropHandle::new(tokio::spawn(leading::lead(node.clone(), proposals, closing.clone())));
+    let mut http = AbortOnDropHandle::new(tokio::spawn(http.into_future()));
     let _background = [
         AbortOnDropHandle::new(tokio::spawn(readiness.clone().keep_trying())),
         AbortOnDropHandle::new(tokio::spawn(follow_readiness(readiness, health))),
         AbortOnDropHandle::new(tokio::spawn(count_leaders(node.clone(), metrics))),
     ];
-    let mut remains = Remains { node: node.clone(), closing, stop_accepting, doors: doors.all(), grpc, leading };
-    let mut http = http;
+    let mut remains = Remains {
+        node: node.clone(),
+        leading: AbortOnDropHandle::new(tokio::spawn(leading::lead(node.clone(), proposals, closing.clone()))),
+        closing,
+        stop_accepting,
+        doors: doors.all(),
+        grpc: AbortOnDropHandle::new(tokio::spawn(grpc)),
+    };
     tokio::select! {
         biased;
         reason = node.stopped() => Err(ServeError::Stopped { reason }),
@@ -208,6 +228,49 @@ pub async fn serve_on(
             Ok(())
         }
     }
+}
+
+/// How connections are kept.
+fn transport(limits: &Limits) -> tonic::transport::Server {
+    tonic::transport::Server::builder()
+        .max_concurrent_streams(u32::try_from(limits.streams_max).unwrap_or(u32::MAX))
+        .http2_keepalive_interval(Some(limits.keepalive_interval))
+        .http2_keepalive_timeout(Some(limits.keepalive_timeout))
+        // No grace after it: calls and streams under way, those between nodes too, end by themselves.
+        .max_connection_age(limits.connection_age_max)
+        .http2_max_header_list_size(HEADERS_BYTES_MAX)
+}
+
+/// What callers may ask of a node.
+struct Services {
+    admin: AdminService,
+    watch: WatchService,
+    operator: OperatorService,
+}
+
+impl Services {
+    fn behind(self, doors: &Doors, limits: &Limits) -> Routes {
+        let (message_in, message_out) = (size(limits.message_in_max), size(limits.message_out_max));
+        let admin =
+            AdminServer::new(self.admin).max_decoding_message_size(message_in).max_encoding_message_size(message_out);
+        let watch =
+            WatchServer::new(self.watch).max_decoding_message_size(message_in).max_encoding_message_size(message_out);
+        let operator = OperatorServer::new(self.operator)
+            .max_decoding_message_size(message_in)
+            .max_encoding_message_size(message_out);
+        Routes::default()
+            .add_service(doors.admin.named_layer(admin))
+            .add_service(doors.watch.named_layer(watch))
+            .add_service(doors.operator.named_layer(operator))
+    }
+}
+
+fn reflection() -> Result<ServerReflectionServer<impl ServerReflection>, ServeError> {
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .map_err(ServeError::Reflection)
 }
 
 fn grpc_ended(ended: Result<Result<(), tonic::transport::Error>, tokio::task::JoinError>) -> ServeError {
@@ -242,11 +305,11 @@ impl Doors {
         let deadlines = Deadlines { default: limits.request_deadline, max: limits.request_deadline_max };
         let door = |service, places| Door::new(service, places, deadlines, Arc::clone(metrics));
         Doors {
-            admin: door("Admin", bytes(limits.requests_max)),
-            watch: door("Watch", bytes(limits.watches_max)),
-            operator: door("Operator", bytes(limits.operator_calls_max)),
+            admin: door("Admin", size(limits.requests_max)),
+            watch: door("Watch", size(limits.watches_max)),
+            operator: door("Operator", size(limits.operator_calls_max)),
             // Health can be watched, too.
-            helpers: door("other", bytes(limits.watches_max)),
+            helpers: door("other", size(limits.watches_max)),
         }
     }
 
@@ -255,7 +318,7 @@ impl Doors {
     }
 }
 
-fn bytes(value: u64) -> usize {
+fn size(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
 
@@ -283,8 +346,6 @@ fn node_config(config: &ServerConfig) -> NodeConfig {
         keep_entries: config.keep_entries,
         disk_reserve_bytes: config.disk_reserve,
         tick_every: config.tick_every,
-        threading: Threading::Thread,
-        audit_index: Some(config.data_dir.join("audit")),
         ..NodeConfig::new(&config.name, &config.advertise)
     }
 }
@@ -328,7 +389,6 @@ async fn count_leaders(node: Node, metrics: Arc<Metrics>) {
             metrics.leader_changes.inc();
         }
     }
-    warn!("leaders are no longer counted: the node has ended");
 }
 
 #[cfg(test)]

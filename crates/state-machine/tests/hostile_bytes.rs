@@ -159,8 +159,14 @@ fn frames(bytes: &[u8]) -> Vec<&[u8]> {
     frames
 }
 
+/// 256 times 8 rounds; `PROPTEST_CASES=20000` makes it a long night.
+fn rounds() -> ProptestConfig {
+    let default = ProptestConfig::default();
+    ProptestConfig { cases: default.cases * 8, failure_persistence: None, ..default }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(rounds())]
 
     #[test]
     fn any_bytes_are_swallowed(bytes in vec(any::<u8>(), 0..200)) {

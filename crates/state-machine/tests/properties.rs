@@ -261,8 +261,14 @@ fn node_numbers(applied: &Applied) -> impl Iterator<Item = u64> + '_ {
     })
 }
 
+/// 256 times 2 rounds; `PROPTEST_CASES=20000` makes it a long night.
+fn rounds() -> ProptestConfig {
+    let default = ProptestConfig::default();
+    ProptestConfig { cases: default.cases * 2, failure_persistence: None, ..default }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(rounds())]
 
     #[test]
     fn any_sequence_of_commands_keeps_the_invariants(steps in history()) {
@@ -378,6 +384,7 @@ proptest! {
     #[test]
     fn a_rehearsal_says_what_would_be_answered_and_writes_nothing(steps in history(), commands in vec(command(), 0..4)) {
         let mut world = run(&steps).world;
+        world.pass_time(Span::from_mins(3));
         let request = anonymous(commands);
         let before = world.state.clone();
         let rehearsed = rehearse(&world.state, &request, world.time);

@@ -6,17 +6,18 @@
 //!
 //! Not modelled: sectors that become unreadable, and latency (see [`ModelDisk::hold_syncs`] for order).
 
+mod contents;
+mod random;
+
 use std::{
     collections::BTreeMap,
     fmt, io,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
+use self::{contents::Contents, random::Random};
 use super::{Disk, DiskFile};
 use crate::lock;
-
-/// What a device writes as a whole or not at all.
-const SECTOR: usize = 512;
 
 /// See the module. Clones are handles of the same running process; [`ModelDisk::power_cut`] and
 /// [`ModelDisk::kill_process`] make all of them, and all files opened through them, useless, as the death of a process
@@ -64,23 +65,6 @@ struct NameChange {
     /// The folders whose sync makes it durable (a rename between folders has two).
     dirs: Vec<String>,
     names: Vec<(String, Option<Node>)>,
-}
-
-#[derive(Default)]
-struct Contents {
-    bytes: Vec<u8>,
-    unsynced: BTreeMap<usize, Sector>,
-    /// Lengths since the last `sync_all`, the durable one first; empty when the length is durable.
-    lengths: Vec<usize>,
-}
-
-#[derive(Default)]
-struct Sector {
-    /// What it held before, the durable contents first.
-    versions: Vec<Box<[u8]>>,
-    /// A sync that failed has dropped it from the cache's list of things to write: a later sync passes over it, as Linux
-    /// does, unless it is written again.
-    forgotten: bool,
 }
 
 fn eio(what: &str) -> io::Error {
@@ -204,7 +188,8 @@ impl ModelDisk {
         lock(&self.world.state).ignore_syncs = ignore;
     }
 
-    /// Syncs wait until the returned guard is dropped, so that a test can look at what happens before they are done.
+    /// Syncs wait until the returned guard is dropped, so that a test can look at what happens before they are done. Only
+    /// where somebody else syncs: who syncs in its own thread would wait for itself.
     pub fn hold_syncs(&self) -> SyncHold {
         *lock(&self.world.held) = true;
         SyncHold { world: self.world.clone() }
@@ -230,7 +215,7 @@ impl ModelDisk {
     /// Puts a file there from outside, durable at once: what an operator's `cp` or a disk's rot would have done.
     pub fn place(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
         let mut state = lock(&self.world.state);
-        let contents = Contents { bytes: bytes.to_vec(), ..Contents::default() };
+        let contents = Contents::durable(bytes);
         if let Ok(file) = state.file(path) {
             *lock(&file) = contents;
             return Ok(());
@@ -276,18 +261,12 @@ impl ModelDisk {
             return Ok(());
         }
         if fails {
-            for sector in lock(file).unsynced.values_mut() {
-                sector.forgotten = true;
-            }
+            lock(file).fail_sync();
             return Err(eio("injected sync failure"));
         }
         // A sync that the cut interrupts may have done its work without living to say so.
         if !cut || state.random.coin() {
-            let mut contents = lock(file);
-            contents.unsynced.retain(|_, sector| sector.forgotten);
-            if with_length {
-                contents.lengths.clear();
-            }
+            lock(file).sync(with_length);
         }
         state.end_change(cut)
     }
@@ -389,71 +368,6 @@ fn set_name(names: &mut BTreeMap<String, Node>, name: &str, node: Option<&Node>)
         Some(node) => names.insert(name.to_owned(), node.clone()),
         None => names.remove(name),
     };
-}
-
-impl Contents {
-    fn write(&mut self, buf: &[u8], offset: usize) {
-        if buf.is_empty() {
-            return;
-        }
-        let end = offset + buf.len();
-        for sector in offset / SECTOR..=(end - 1) / SECTOR {
-            let before = self.sector(sector);
-            let entry = self.unsynced.entry(sector).or_default();
-            entry.versions.push(before);
-            entry.forgotten = false;
-        }
-        self.resize(self.bytes.len().max(end));
-        self.bytes[offset..end].copy_from_slice(buf);
-    }
-
-    fn resize(&mut self, len: usize) {
-        if len != self.bytes.len() {
-            self.lengths.push(self.bytes.len());
-            self.bytes.resize(len, 0);
-        }
-    }
-
-    fn sector(&self, sector: usize) -> Box<[u8]> {
-        let mut held = vec![0; SECTOR].into_boxed_slice();
-        let start = (sector * SECTOR).min(self.bytes.len());
-        let end = ((sector + 1) * SECTOR).min(self.bytes.len());
-        held[..end - start].copy_from_slice(&self.bytes[start..end]);
-        held
-    }
-
-    /// Decides which of the unsynced writes the cut spares.
-    fn settle(&mut self, random: &mut Random) {
-        let lengths = std::mem::take(&mut self.lengths);
-        let durable_len = lengths.first().copied().unwrap_or(self.bytes.len());
-        let len = lengths.get(random.pick(lengths.len() + 1)).copied().unwrap_or(self.bytes.len());
-        // A cut of the file that does not survive brings back what was cut off.
-        let len_max = lengths.iter().copied().fold(self.bytes.len(), usize::max);
-        self.bytes.resize(len_max, 0);
-        // Whole outcomes (nothing, everything) are the likely ones in practice and would be rare among coin flips.
-        let fate = random.below(4);
-        for (number, mut sector) in std::mem::take(&mut self.unsynced) {
-            let now = self.sector(number);
-            sector.versions.push(now);
-            let newest = sector.versions.len() - 1;
-            let kept = match fate {
-                0 => 0,
-                1 => newest,
-                // Seen as a torn write: most arrives, a little does not.
-                2 if random.below(8) > 0 => newest,
-                _ => random.pick(sector.versions.len()),
-            };
-            let mut bytes = std::mem::take(&mut sector.versions[kept]);
-            if kept == 0 && number * SECTOR >= durable_len && random.below(8) == 0 {
-                // The file grew into blocks that held something else before.
-                bytes.iter_mut().for_each(|byte| [*byte, ..] = random.next().to_le_bytes());
-            }
-            let start = (number * SECTOR).min(self.bytes.len());
-            let end = ((number + 1) * SECTOR).min(self.bytes.len());
-            self.bytes[start..end].copy_from_slice(&bytes[..end - start]);
-        }
-        self.bytes.resize(len, 0);
-    }
 }
 
 impl Disk for ModelDisk {
@@ -591,19 +505,7 @@ impl DiskFile for ModelFile {
         let len = usize::try_from(len).map_err(io::Error::other)?;
         let mut state = self.disk.state()?;
         let cut = state.begin_change();
-        let mut contents = lock(&self.contents);
-        if len < contents.bytes.len() {
-            // The bytes cut off are in doubt with the length: remember them as a version to come back.
-            let first = len / SECTOR;
-            for sector in first..contents.bytes.len().div_ceil(SECTOR) {
-                let before = contents.sector(sector);
-                let entry = contents.unsynced.entry(sector).or_default();
-                entry.versions.push(before);
-                entry.forgotten = false;
-            }
-        }
-        contents.resize(len);
-        drop(contents);
+        lock(&self.contents).set_len(len);
         state.end_change(cut)
     }
 }
@@ -635,31 +537,5 @@ impl fmt::Debug for ModelDisk {
 impl fmt::Debug for ModelFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ModelFile").field("disk", &self.disk).finish_non_exhaustive()
-    }
-}
-
-/// A small generator (splitmix64), so that a seed means the same for ever: no crate's upgrade changes a run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `end` (at least 1). The bias of the remainder does not matter here.
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    fn pick(&mut self, end: usize) -> usize {
-        usize::try_from(self.below(end as u64)).unwrap_or(0)
-    }
-
-    fn coin(&mut self) -> bool {
-        self.next() & 1 == 1
     }
 }

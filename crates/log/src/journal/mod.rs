@@ -4,7 +4,8 @@
 //! readable at once and durable after [`Journal::sync`], which must come before Raft may purge: until then a crash loses
 //! the tail here and the log still has it.
 //!
-//! - [`format`]: the bytes · [`recovery`]: opening after a crash, checking the whole · [`read`]: finding and unpacking blocks
+//! - [`format`]: the bytes · [`writer`]: blocks and segments · [`read`]: finding and unpacking blocks
+//! - [`recovery`]: opening after a crash, checking the whole
 //!
 //! Not here: what entries, events and keys mean; and retention (segments stay until somebody decides otherwise).
 
@@ -13,6 +14,7 @@ mod read;
 mod recovery;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 use std::{
     io,
@@ -22,14 +24,13 @@ use std::{
 use bytes::Bytes;
 
 use self::{
-    format::{BlockPlace, Hash, Head, Seal},
+    format::{BlockPlace, Hash},
     read::{Block, BlockCache, Located},
+    writer::Mark,
 };
 use crate::{
     HOW_TO_RECOVER,
-    disk::{DiskFile, SharedDisk, TEMP_SUFFIX},
-    encoding::PutFields as _,
-    frame::{Chain, Family, HEADER_BYTES},
+    disk::{DiskFile, SharedDisk},
     lock,
 };
 
@@ -121,10 +122,30 @@ struct Shared {
     cache: BlockCache,
 }
 
+/// A segment. Only the one that is appended to is kept open: history grows for ever, and file handles must not.
 #[derive(Debug)]
 struct SegmentFile {
     number: u64,
-    file: Box<dyn DiskFile>,
+    disk: SharedDisk,
+    open: Mutex<Option<Arc<dyn DiskFile>>>,
+}
+
+impl SegmentFile {
+    fn new(disk: SharedDisk, number: u64, file: Box<dyn DiskFile>) -> Arc<Self> {
+        Arc::new(Self { number, disk, open: Mutex::new(Some(file.into())) })
+    }
+
+    fn file(&self) -> io::Result<Arc<dyn DiskFile>> {
+        match &*lock(&self.open) {
+            Some(file) => Ok(file.clone()),
+            None => Ok(self.disk.open(&format::path(self.number), false)?.into()),
+        }
+    }
+
+    /// It is sealed.
+    fn let_go(&self) {
+        lock(&self.open).take();
+    }
 }
 
 #[derive(Debug)]
@@ -239,7 +260,7 @@ impl Journal {
         };
         // Appending and reading go on meanwhile.
         drop(inner);
-        let synced = current.segment.file.sync_all();
+        let synced = current.segment.file().and_then(|file| file.sync_all());
         let mut inner = self.usable()?;
         inner.guarded(|_| synced.map_err(io_error(format!("sync {}", format::path(current.segment.number)))))?;
         if let Some(now) = inner.current.as_mut().filter(|now| now.segment.number == current.segment.number) {
@@ -282,19 +303,19 @@ impl Journal {
         loop {
             let located = lock(&self.shared.inner).locate(next);
             let records = match located {
-                Located::Waiting(records) => records,
-                Located::Block(block) => self.shared.cache.records(&block)?.as_ref().clone(),
+                Located::Waiting(records) => Arc::new(records),
+                Located::Block(block) => self.shared.cache.records(&block)?,
                 Located::Nowhere { next } if found.is_empty() => {
                     return Err(JournalError::Missing { index: from, next });
                 }
                 Located::Nowhere { .. } | Located::Behind => return Ok(found),
             };
-            for record in records.into_iter().filter(|record| record.index >= next) {
+            for record in records.iter().filter(|record| record.index >= next) {
                 bytes = bytes.saturating_add(record.bytes());
                 if bytes > bytes_max && !found.is_empty() {
                     return Ok(found);
                 }
-                found.push(record);
+                found.push(record.clone());
             }
             next = found.last().map_or(next, |record| record.index) + 1;
         }
@@ -370,160 +391,5 @@ impl Drop for Shared {
         if let Err(error) = closed {
             tracing::warn!(%error, "the journal was not closed in order");
         }
-    }
-}
-
-/// Like in the write-ahead log: what is before a mark has been promised, so that rot there will be noticed.
-#[derive(Clone, Copy, Debug)]
-enum Mark {
-    Opened,
-    Closed,
-}
-
-impl Inner {
-    /// The last entry, written or waiting.
-    fn last(&self) -> Option<(u64, Hash)> {
-        self.waiting.last().map(|record| (record.index, record.hash)).or(self.written)
-    }
-
-    /// Runs something that writes. Its first failure is the last: nobody can say what is on disk then.
-    fn guarded<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, JournalError>) -> Result<T, JournalError> {
-        let result = work(self);
-        if let Err(error) = &result {
-            tracing::error!(%error, "the journal has failed and takes nothing more");
-            let reason = match error {
-                JournalError::Io { source, .. } => format!("{error}: {source}"),
-                other => other.to_string(),
-            };
-            self.failed.get_or_insert(reason);
-        }
-        result
-    }
-
-    /// Appends frames, made by `put`, to the current segment.
-    fn write(
-        &mut self,
-        put: impl FnOnce(&mut Chain, &mut Vec<u8>, u32) -> io::Result<()>,
-    ) -> Result<(u64, u64), JournalError> {
-        let Some(current) = &mut self.current else {
-            return Err(JournalError::Failed { reason: "there is no segment to write to".to_owned() });
-        };
-        let number = current.segment.number;
-        let mut chain = Chain { family: Family::Journal, segment: number, link: self.link };
-        let mut buffer = Vec::new();
-        u32::try_from(current.synced)
-            .map_err(io::Error::other)
-            .and_then(|synced| put(&mut chain, &mut buffer, synced))
-            .and_then(|()| current.segment.file.write_at(&buffer, current.len))
-            .map_err(io_error(format!("write {}", format::path(number))))?;
-        self.link = chain.link;
-        let offset = current.len;
-        current.len += buffer.len() as u64;
-        Ok((offset, buffer.len() as u64))
-    }
-
-    /// Writes the records that wait as one block.
-    fn write_block(&mut self) -> Result<(), JournalError> {
-        let Some(first) = self.waiting.first().map(|record| record.index) else { return Ok(()) };
-        if self.current.is_none() {
-            self.begin_segment(false)?;
-        }
-        let body = format::pack(&self.chain, &self.waiting).map_err(io_error("pack a block of the journal"))?;
-        let (offset, bytes) = self
-            .write(|chain, buffer, synced| Ok(chain.put(buffer, format::BLOCK, synced, |out| out.put_raw(&body))?))?;
-        let too_large = |_| JournalError::Failed { reason: "a block of the journal is too large".to_owned() };
-        let place = BlockPlace {
-            first,
-            count: u32::try_from(self.waiting.len()).map_err(too_large)?,
-            offset: u32::try_from(offset).map_err(too_large)?,
-            bytes: u32::try_from(bytes).map_err(too_large)?,
-        };
-        if let Some(current) = &mut self.current {
-            current.places.push(place);
-            self.blocks.push(Block { segment: current.segment.clone(), place });
-        }
-        self.chain = format::hash(&body);
-        self.written = self.last();
-        self.waiting.clear();
-        self.waiting_bytes = 0;
-        Ok(())
-    }
-
-    fn write_mark(&mut self, mark: Mark) -> Result<(), JournalError> {
-        if self.current.is_none() {
-            return Ok(());
-        }
-        let mark = match mark {
-            Mark::Opened => 1,
-            Mark::Closed => 2,
-        };
-        self.write(|chain, buffer, synced| Ok(chain.put(buffer, format::MARK, synced, |out| out.put_u8(mark))?))?;
-        self.sync_current()
-    }
-
-    fn sync_current(&mut self) -> Result<(), JournalError> {
-        if let Some(current) = &mut self.current {
-            let syncing = io_error(format!("sync {}", format::path(current.segment.number)));
-            current.segment.file.sync_all().map_err(syncing)?;
-            current.synced = current.len;
-        }
-        self.synced_index = self.written.map(|(index, _)| index);
-        Ok(())
-    }
-
-    /// Ends the current segment, durably. What follows goes into a new one.
-    fn seal(&mut self) -> Result<(), JournalError> {
-        // The seal promises what is before it.
-        self.sync_current()?;
-        let Some(current) = &self.current else { return Ok(()) };
-        let places = current.places.clone();
-        let (offset, before, last) = (current.len, self.chain, self.written);
-        self.write(|chain, buffer, synced| {
-            chain.put(buffer, format::INDEX, synced, |out| format::encode_index(&places, out))?;
-            let seal = Seal { index_offset: u32::try_from(offset).map_err(io::Error::other)?, chain: before, last };
-            Ok(chain.put(buffer, format::SEAL, synced, |out| seal.encode(out))?)
-        })?;
-        self.sync_current()?;
-        if let Some(sealed) = self.current.take() {
-            self.sealed_bytes += sealed.len;
-        }
-        Ok(())
-    }
-
-    /// Makes the next segment, with its head in place before it gets its name.
-    fn begin_segment(&mut self, gap: bool) -> Result<(), JournalError> {
-        let number = self.number + 1;
-        let path = format::path(number);
-        let temp = format!("{path}{TEMP_SUFFIX}");
-        let head = Head { chain: self.chain, base: self.written, gap };
-        let mut chain = Chain { family: Family::Journal, segment: number, link: self.link };
-        let mut buffer = Vec::new();
-        let made = chain
-            .put(&mut buffer, format::HEAD, 0, |out| head.encode(out))
-            .map_err(io::Error::from)
-            .and_then(|()| self.disk.open(&temp, true))
-            .and_then(|file| {
-                file.set_len(0)?;
-                file.write_at(&buffer, 0)?;
-                file.sync_all()?;
-                self.disk.rename(&temp, &path)?;
-                self.disk.sync_dir(format::DIR)?;
-                Ok(file)
-            });
-        let file = made.map_err(|source| {
-            let _ = self.disk.remove(&temp);
-            JournalError::Io { doing: format!("create {path}"), source }
-        })?;
-        self.number = number;
-        self.link = chain.link;
-        self.chain = format::hash(&buffer[HEADER_BYTES..]);
-        self.bases.extend(head.base);
-        let len = buffer.len() as u64;
-        let segment = Arc::new(SegmentFile { number, file });
-        self.current = Some(Current { segment, len, synced: len, places: Vec::new() });
-        if gap {
-            self.synced_index = self.written.map(|(index, _)| index);
-        }
-        Ok(())
     }
 }

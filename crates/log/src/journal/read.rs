@@ -99,7 +99,10 @@ impl Block {
         let path = format::path(self.segment.number);
         let damaged =
             |what: String| JournalError::Damaged { file: path.clone(), offset: self.place.offset.into(), what };
-        let bytes = read_exact_at(&*self.segment.file, self.place.offset.into(), self.place.bytes as usize)
+        let bytes = self
+            .segment
+            .file()
+            .and_then(|file| read_exact_at(&*file, self.place.offset.into(), self.place.bytes as usize))
             .map_err(io_error(format!("read {path}")))?;
         let frame = frame_at(&bytes, 0, Family::Journal).map_err(|error| damaged(error.to_string()))?;
         if frame.kind != format::BLOCK || frame.segment != self.segment.number {

@@ -45,13 +45,18 @@ pub(super) fn recover(disk: SharedDisk, options: JournalOptions) -> Result<Inner
     for (nth, number) in numbers.iter().copied().enumerate() {
         let path = format::path(number);
         let file = inner.disk.open(&path, false).map_err(io_error(format!("open {path}")))?;
-        let segment = Arc::new(SegmentFile { number, file });
-        let opening = Opening { path, segment, first: nth == 0 };
+        let segment = SegmentFile::new(inner.disk.clone(), number, file);
+        let file = segment.file().map_err(io_error(format!("open {path}")))?;
+        let opening = Opening { path, segment, file, first: nth == 0 };
         let newest = nth + 1 == numbers.len();
         match opening.take_sealed(&mut inner)? {
-            // Its seal may be no further than the page cache.
-            Some(index_at) if newest => opening.write_again(index_at)?,
-            Some(_) => {}
+            Some(index_at) => {
+                if newest {
+                    // Its seal may be no further than the page cache.
+                    opening.write_again(index_at)?;
+                }
+                opening.segment.let_go();
+            }
             None if newest => opening.take_open(&mut inner)?,
             None => return Err(opening.damaged(0, "it has no seal, and another segment follows it")),
         }
@@ -84,6 +89,7 @@ fn segment_numbers(disk: &dyn Disk) -> Result<Vec<u64>, JournalError> {
 struct Opening {
     path: String,
     segment: Arc<SegmentFile>,
+    file: Arc<dyn DiskFile>,
     /// Whether it is the oldest there is. Those before it may have been taken away on purpose.
     first: bool,
 }
@@ -94,7 +100,7 @@ impl Opening {
     }
 
     fn file(&self) -> &dyn DiskFile {
-        &*self.segment.file
+        &*self.file
     }
 
     /// Takes the head of this segment: it must follow on from what is there.

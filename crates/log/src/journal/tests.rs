@@ -212,7 +212,7 @@ fn every_flipped_bit_is_found_by_opening_or_by_verifying() {
         // The very last write (a mark, or index and seal) promises everything before it, and nobody promises it.
         let mut promised = len;
         if nth + 1 == disk.files().len() {
-            let mut walk = crate::frame::Walk::new(&bytes, Family::Journal, nth as u64 + 1, None);
+            let mut walk = crate::frame::Walk::new(&bytes, crate::frame::Family::Journal, nth as u64 + 1, None);
             while walk.next_frame().unwrap().is_some() {}
             promised = walk.synced;
             assert!(promised > 500);

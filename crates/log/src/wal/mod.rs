@@ -81,6 +81,10 @@ pub enum Threading {
 pub trait WalObserver: Send + Sync {
     /// One write of `bytes` with `records` log entries has been synced; the sync itself `took` so long.
     fn synced(&self, took: Duration, bytes: usize, records: usize);
+
+    /// So many entries at the end of the log are about to be cut off: they were never committed, and another leader
+    /// decided otherwise.
+    fn truncated(&self, _entries: u64) {}
 }
 
 /// How to open a log.

@@ -133,7 +133,14 @@ impl Writer {
                 }
                 Change::Vote(vote) => drop(self.put(&Item::Vote(*vote))?),
                 Change::Committed(position) => drop(self.put(&Item::Committed(*position))?),
-                Change::Truncate(last) => drop(self.put(&Item::Truncate(*last))?),
+                Change::Truncate(last) => {
+                    let index = |position: Option<LogPosition>| position.map_or(0, |position| position.index);
+                    let cut = index(self.tail.written.last).saturating_sub(index(*last));
+                    if let Some(observer) = self.observer.as_ref().filter(|_| cut > 0) {
+                        observer.truncated(cut);
+                    }
+                    drop(self.put(&Item::Truncate(*last))?);
+                }
                 Change::Purge(through) => drop(self.put(&Item::Purge(*through))?),
                 Change::Close => {
                     // The mark promises what is before it, so that must be durable first.

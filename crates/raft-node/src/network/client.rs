@@ -87,14 +87,14 @@ impl PeerClient {
     }
 
     fn unreachable(&self, status: &Status) -> Unreachable<Types> {
-        self.gone(format!("{:?}: {}", status.code(), status.message()))
+        self.gone(&format!("{:?}: {}", status.code(), status.message()))
     }
 
     fn nonsense(&self, malformed: &Malformed) -> Unreachable<Types> {
-        self.gone(format!("its answer makes no sense: {malformed}"))
+        self.gone(&format!("its answer makes no sense: {malformed}"))
     }
 
-    fn gone(&self, why: String) -> Unreachable<Types> {
+    fn gone(&self, why: &str) -> Unreachable<Types> {
         Unreachable::from_string(format!("node {} at {}: {why}", self.target, self.address))
     }
 }
@@ -191,7 +191,7 @@ impl Conversation {
                 message = self.answers.message() => break message,
                 () = tokio::time::sleep_until(deadline) => {
                     if self.unanswered.oldest().is_some_and(|sent| sent.timer + progress <= Instant::now()) {
-                        return Err(self.peer.gone(format!("no answer to entries for {progress:?}")));
+                        return Err(self.peer.gone(&format!("no answer to entries for {progress:?}")));
                     }
                 }
             }
@@ -308,13 +308,13 @@ impl NetSnapshot<Types> for PeerClient {
                 closed = &mut cancel => return Err(closed.into()),
                 () = tokio::time::sleep_until(deadline) => {
                     if *locked(&moved) + stalled_after <= Instant::now() {
-                        return Err(self.gone(format!("no progress with a snapshot for {stalled_after:?}")).into());
+                        return Err(self.gone(&format!("no progress with a snapshot for {stalled_after:?}")).into());
                     }
                 }
             }
         };
         if let Some(error) = locked(&failed).take() {
-            return Err(self.gone(format!("the snapshot cannot be read here: {error}")).into());
+            return Err(self.gone(&format!("the snapshot cannot be read here: {error}")).into());
         }
         let reply = reply.map_err(|status| self.unreachable(&status))?.into_inner();
         let vote = convert::vote_in(reply.vote).map_err(|error| self.nonsense(&error))?;

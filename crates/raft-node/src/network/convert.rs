@@ -129,12 +129,12 @@ pub(crate) fn append_in(request: wire::AppendRequest, from: u64) -> Result<Appen
     Ok(AppendEntriesRequest { vote, prev_log_id, entries, leader_commit })
 }
 
-pub(crate) fn append_result_out(result: StreamAppendResult) -> wire::AppendResponse {
+pub(crate) fn append_result_out(result: &StreamAppendResult) -> wire::AppendResponse {
     use wire::append_response::Result as Out;
     let result = match result {
         Ok(matching) => Out::Success(wire::AppendSuccess { matching: matching.as_ref().map(log_id_out) }),
-        Err(StreamAppendError::Conflict(log_id)) => Out::Conflict(log_id_out(&log_id)),
-        Err(StreamAppendError::HigherVote(vote)) => Out::HigherVote(vote_out(&vote)),
+        Err(StreamAppendError::Conflict(log_id)) => Out::Conflict(log_id_out(log_id)),
+        Err(StreamAppendError::HigherVote(vote)) => Out::HigherVote(vote_out(vote)),
     };
     wire::AppendResponse { result: Some(result) }
 }
@@ -157,7 +157,7 @@ pub(crate) fn vote_request_out(request: &VoteRequest, envelope: wire::Envelope) 
     }
 }
 
-pub(crate) fn vote_request_in(request: wire::VoteRequest, from: u64) -> Result<VoteRequest, Malformed> {
+pub(crate) fn vote_request_in(request: &wire::VoteRequest, from: u64) -> Result<VoteRequest, Malformed> {
     let vote = vote_in(request.vote)?;
     if vote.committed || vote.leader_id.voted_for != from {
         return Err(Malformed::wrong("vote", format!("node {from} cannot ask for votes for {vote}")));
@@ -189,7 +189,10 @@ pub(crate) fn transfer_out(request: &TransferLeaderRequest, envelope: wire::Enve
     }
 }
 
-pub(crate) fn transfer_in(request: wire::TransferLeaderRequest, from: u64) -> Result<TransferLeaderRequest, Malformed> {
+pub(crate) fn transfer_in(
+    request: &wire::TransferLeaderRequest,
+    from: u64,
+) -> Result<TransferLeaderRequest, Malformed> {
     let vote = vote_in(request.from)?;
     if !vote.committed || vote.leader_id.voted_for != from {
         return Err(Malformed::wrong("from", format!("node {from} cannot hand over the leadership of {vote}")));
@@ -310,7 +313,7 @@ mod tests {
             Err(StreamAppendError::Conflict(id(4, 10))),
             Err(StreamAppendError::HigherVote(Vote::new(9, 3))),
         ] {
-            assert_eq!(append_result_in(append_result_out(result.clone())).unwrap(), result);
+            assert_eq!(append_result_in(append_result_out(&result)).unwrap(), result);
         }
         assert!(append_result_in(wire::AppendResponse { result: None }).is_err());
     }
@@ -320,9 +323,9 @@ mod tests {
         let mut asked = VoteRequest::new(Vote::new(7, 2), Some(id(5, 13)));
         asked.leadership_transfer = true;
         let message = vote_request_out(&asked, wire::Envelope::default());
-        assert_eq!(vote_request_in(message.clone(), 2).unwrap(), asked);
-        assert!(vote_request_in(message, 3).is_err());
+        assert_eq!(vote_request_in(&message, 2).unwrap(), asked);
+        assert!(vote_request_in(&message, 3).is_err());
         let committed = VoteRequest::new(Vote::new_committed(7, 2), None);
-        assert!(vote_request_in(vote_request_out(&committed, wire::Envelope::default()), 2).is_err());
+        assert!(vote_request_in(&vote_request_out(&committed, wire::Envelope::default()), 2).is_err());
     }
 }

@@ -132,7 +132,7 @@ impl raft_server::Raft for RaftService {
         let ended_by = Arc::new(Mutex::new(None));
         let requests = append_requests(self.inner.clone(), running.clone(), request.into_inner(), ended_by.clone());
         let answers = running.raft.stream_append(requests).map(|answer| match answer {
-            Ok(result) => Ok(convert::append_result_out(result)),
+            Ok(result) => Ok(convert::append_result_out(&result)),
             Err(fatal) => Err(failed(&fatal)),
         });
         // What was taken before the bad message is answered first; then the sender hears what was wrong.
@@ -145,7 +145,7 @@ impl raft_server::Raft for RaftService {
     async fn vote(&self, request: Request<wire::VoteRequest>) -> Result<Response<wire::VoteResponse>, Status> {
         let mut request = request.into_inner();
         let (running, from) = self.addressed(request.envelope.take())?;
-        let asked = convert::vote_request_in(request, from).map_err(|malformed| self.refuse(&malformed))?;
+        let asked = convert::vote_request_in(&request, from).map_err(|malformed| self.refuse(&malformed))?;
         if !asked.leadership_transfer {
             self.check_may_vote()?;
         }
@@ -156,7 +156,7 @@ impl raft_server::Raft for RaftService {
     async fn pre_vote(&self, request: Request<wire::VoteRequest>) -> Result<Response<wire::VoteResponse>, Status> {
         let mut request = request.into_inner();
         let (running, from) = self.addressed(request.envelope.take())?;
-        let asked = convert::vote_request_in(request, from).map_err(|malformed| self.refuse(&malformed))?;
+        let asked = convert::vote_request_in(&request, from).map_err(|malformed| self.refuse(&malformed))?;
         self.check_may_vote()?;
         let answer = running.raft.pre_vote(asked).await.map_err(|fatal| failed(&fatal))?;
         Ok(Response::new(convert::vote_response_out(&answer)))
@@ -177,7 +177,7 @@ impl raft_server::Raft for RaftService {
     ) -> Result<Response<wire::TransferLeaderResponse>, Status> {
         let mut request = request.into_inner();
         let (running, from) = self.addressed(request.envelope.take())?;
-        let asked = convert::transfer_in(request, from).map_err(|malformed| self.refuse(&malformed))?;
+        let asked = convert::transfer_in(&request, from).map_err(|malformed| self.refuse(&malformed))?;
         let answer = running.raft.handle_transfer_leader(asked).await.map_err(|fatal| failed(&fatal))?;
         let accepted = match answer {
             Ok(()) => true,

@@ -78,20 +78,23 @@ pub(super) async fn receive(
         return Err(refuse(Malformed::wrong("snapshot", wrong)));
     }
 
-    let storage = inner.storage.clone();
-    let (file, state) = storage
+    let group = running.identity.group.clone();
+    let expected = announced.clone();
+    let (file, state) = inner
+        .storage
         .off_thread(move || {
+            // Looked at as a whole before it gets a place among our own: there it would count as this node's state.
+            let (meta, body) = receiver.check().map_err(|error| io_error(&error))?;
+            if meta.group != group || snapshot::meta(&meta).map_err(|error| io_error(&error))? != expected {
+                return Err(std::io::Error::other("the file is not the one that was announced"));
+            }
+            let state = snapshot::decode(&meta, &body)?;
             let file = receiver.finish().map_err(|error| io_error(&error))?;
-            let state = snapshot::load(&file)?;
             Ok((file, state))
         })
         .await
         .map_err(|error| refuse(Malformed::wrong("snapshot", error.to_string())))?;
-    let meta = snapshot::meta(&file).map_err(refuse)?;
-    if meta != announced || file.meta().group != running.identity.group {
-        return Err(refuse(Malformed::wrong("snapshot", "the file is not the one that was announced")));
-    }
-    let snapshot = Snapshot { meta, snapshot: SnapshotData { file, state: Some(state) } };
+    let snapshot = Snapshot { meta: announced, snapshot: SnapshotData { file, state: Some(state) } };
     let answer = running.raft.install_full_snapshot(vote, snapshot).await.map_err(|fatal| failed(&fatal))?;
     Ok(wire::SnapshotReply { vote: Some(convert::vote_out(&answer.vote)) })
 }

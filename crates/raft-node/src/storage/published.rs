@@ -31,7 +31,7 @@ pub struct Happened {
 pub(crate) struct View {
     pub(crate) state: Arc<State>,
     pub(crate) last: Option<LogId>,
-    pub(crate) membership: StoredMembership,
+    pub(crate) membership: Arc<StoredMembership>,
 }
 
 /// One applied entry as it is kept in memory.

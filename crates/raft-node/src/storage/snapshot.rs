@@ -24,8 +24,7 @@ pub(crate) struct SnapshotData {
 pub(crate) type RaftSnapshot = Snapshot<CommittedLeaderId, u64, Member, SnapshotData>;
 
 /// What openraft wants to know of a stored snapshot.
-pub(crate) fn meta(file: &SnapshotFile) -> Result<SnapshotMeta, Malformed> {
-    let stored = file.meta();
+pub(crate) fn meta(stored: &loadline_log::SnapshotMeta) -> Result<SnapshotMeta, Malformed> {
     let membership = membership_record::decode(&stored.membership)?;
     Ok(SnapshotMeta {
         last_log_id: stored.last.map(log_id),
@@ -36,8 +35,12 @@ pub(crate) fn meta(file: &SnapshotFile) -> Result<SnapshotMeta, Malformed> {
 /// Reads the state of a snapshot, and checks that it is the one that the file says it is.
 pub(crate) fn load(file: &SnapshotFile) -> io::Result<Arc<State>> {
     let body = file.load().map_err(|error| io_error(&error))?;
-    let state = State::decode(&body).map_err(|error| io_error(&error))?;
-    let meta = file.meta();
+    decode(file.meta(), &body)
+}
+
+/// The state in the body of a snapshot, if it is the one that `meta` says it is.
+pub(crate) fn decode(meta: &loadline_log::SnapshotMeta, body: &[u8]) -> io::Result<Arc<State>> {
+    let state = State::decode(body).map_err(|error| io_error(&error))?;
     let index = LogIndex(meta.last.map_or(0, |last| last.index));
     if state.applied() != index || state.hash() != Hash(meta.state_hash) {
         return Err(io::Error::other(format!(
@@ -94,7 +97,7 @@ impl RaftSnapshotBuilder<Types> for Builder {
 
     async fn build_snapshot(&mut self) -> io::Result<RaftSnapshot> {
         let file = self.write().await?;
-        let meta = meta(&file).map_err(|error| io_error(&error))?;
+        let meta = meta(file.meta()).map_err(|error| io_error(&error))?;
         tracing::info!(index = meta.last_log_id.as_ref().map(LogId::index), bytes = file.len(), "snapshot taken");
         Ok(Snapshot { meta, snapshot: SnapshotData { file, state: None } })
     }

@@ -83,7 +83,7 @@ pub(crate) struct Surroundings {
 pub(crate) struct Machine {
     state: State,
     last: Option<LogId>,
-    membership: StoredMembership,
+    membership: Arc<StoredMembership>,
     around: Surroundings,
 }
 
@@ -97,7 +97,7 @@ struct Batch {
 impl Machine {
     /// Empty. openraft then brings it up to date: the last snapshot, and the committed entries after it.
     pub(crate) fn new(around: Surroundings) -> Self {
-        Self { state: State::new(), last: None, membership: StoredMembership::default(), around }
+        Self { state: State::new(), last: None, membership: Arc::default(), around }
     }
 
     fn view(&self) -> View {
@@ -113,7 +113,7 @@ impl Machine {
         let index = LogIndex(entry.log_id.index());
         let receipts = if index == LogIndex(0) { Vec::new() } else { self.change(index, &entry.payload, batch)? };
         if let EntryPayload::Membership(membership) = entry.payload {
-            self.membership = StoredMembership::new(Some(entry.log_id), membership);
+            self.membership = Arc::new(StoredMembership::new(Some(entry.log_id), membership));
         }
         self.last = Some(entry.log_id);
         batch.entries += 1;
@@ -230,7 +230,7 @@ impl RaftStateMachine<Types> for Machine {
     type SnapshotBuilder = Builder;
 
     async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembership)> {
-        Ok((self.last, self.membership.clone()))
+        Ok((self.last, StoredMembership::clone(&self.membership)))
     }
 
     async fn apply<Strm>(&mut self, mut entries: Strm) -> io::Result<()>
@@ -288,7 +288,7 @@ impl RaftStateMachine<Types> for Machine {
         }
         self.state = State::clone(&state);
         self.last = meta.last_log_id;
-        self.membership = meta.last_membership.clone();
+        self.membership = Arc::new(meta.last_membership.clone());
         self.around.published.replace(self.view());
         tracing::info!(%index, bytes = file.len(), position = ?self.last.as_ref().map(position), "state replaced by a snapshot");
         self.around.observer.snapshot_installed(file.len());
@@ -297,7 +297,7 @@ impl RaftStateMachine<Types> for Machine {
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<RaftSnapshot>> {
         let Some(file) = self.around.storage.snapshots.latest() else { return Ok(None) };
-        let meta = snapshot::meta(&file).map_err(|error| io_error(&error))?;
+        let meta = snapshot::meta(file.meta()).map_err(|error| io_error(&error))?;
         Ok(Some(RaftSnapshot { meta, snapshot: SnapshotData { file, state: None } }))
     }
 }

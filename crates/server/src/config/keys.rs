@@ -203,9 +203,9 @@ pub static KEYS: &[Key] = &[
     },
     Key {
         name: "limits.restore_max",
-        default: "1GiB",
+        default: "256MiB",
         help: "Largest snapshot file that can be restored; it is held in memory while it is checked.",
-        field: Field::Bytes(|c| &mut c.limits.restore_max, MIB, 64 * GIB),
+        field: Field::Bytes(|c| &mut c.limits.restore_max, MIB, loadline_state_machine::RESTORE_BYTES_MAX),
     },
     Key {
         name: "limits.keepalive_interval",

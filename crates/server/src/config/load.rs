@@ -129,7 +129,9 @@ impl Loading {
     }
 
     fn variable(&mut self, variable: &str, value: &str, others: &[String]) {
-        if !variable.starts_with("LOADLINE_") || others.iter().any(|other| other == variable) {
+        // An empty variable is how a shell or a manifest says "not set".
+        let set = variable.starts_with("LOADLINE_") && !value.trim().is_empty();
+        if !set || others.iter().any(|other| other == variable) {
             return;
         }
         let origin = Origin::Environment { variable: variable.to_owned() };
@@ -249,6 +251,7 @@ mod tests {
             .variable("LOADLINE_HEARTBEAT", "60ms")
             .variable("LOADLINE_ELECTION_TIMEOUT_MIN", "250ms")
             .variable("HOME", "/root")
+            .variable("LOADLINE_JOIN", "")
             .flag("heartbeat", "70ms")
             .load()
             .unwrap();

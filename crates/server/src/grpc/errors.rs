@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use http::HeaderMap;
 use loadline_api::{Invalid, Write};
 use loadline_raft_node::{FeedError, MembershipError, ProposeError, ReadError};
 use loadline_state_machine::{Refused, Rejection, RejectionClass};
@@ -35,7 +36,7 @@ impl Answer {
     }
 
     #[must_use]
-    pub(crate) fn with(mut self, key: &str, value: impl ToString) -> Answer {
+    pub(crate) fn with(mut self, key: &str, value: &(impl ToString + ?Sized)) -> Answer {
         self.metadata.insert(key.to_owned(), value.to_string());
         self
     }
@@ -86,7 +87,7 @@ pub(crate) fn refused(refused: &Refused, write: &Write) -> Status {
     }
     // Which step of a transaction it was; a reader of logs should not have to count.
     if write.commands.len() > 1 {
-        answer = answer.with("change", refused.ordinal);
+        answer = answer.with("change", &refused.ordinal);
         answer.message = format!("changes[{}]: {}", refused.ordinal, answer.message);
     }
     answer.status()
@@ -106,7 +107,7 @@ fn rejection(rejection: &Rejection) -> Answer {
         RejectionClass::Precondition | RejectionClass::TooOld => Code::FailedPrecondition,
     };
     let answer = Answer::new(code, rejection.code(), rejection.to_string());
-    rejection.metadata().into_iter().fold(answer, |answer, (key, value)| answer.with(key, value))
+    rejection.metadata().into_iter().fold(answer, |answer, (key, value)| answer.with(key, &value))
 }
 
 pub(crate) fn propose(error: &ProposeError) -> Status {
@@ -152,7 +153,7 @@ pub(crate) fn feed(error: &FeedError) -> Status {
 
 /// A watch cannot go on from where it is; it can from `first`, or from the present.
 pub(crate) fn compacted(first: u64, message: impl Into<String>) -> Status {
-    Answer::new(Code::OutOfRange, "REVISION_COMPACTED", message).with("first", first).status()
+    Answer::new(Code::OutOfRange, "REVISION_COMPACTED", message).with("first", &first).status()
 }
 
 pub(crate) fn membership(error: &MembershipError) -> Status {
@@ -186,13 +187,29 @@ pub(crate) fn membership(error: &MembershipError) -> Status {
     .status()
 }
 
+/// Gives a reason to an error that the transport made by itself, before or after a service had its say. Nothing if it is no
+/// error, or has a reason already.
+pub(crate) fn completed(headers: &HeaderMap) -> Option<Status> {
+    let bare =
+        headers.get("grpc-status").is_some_and(|code| code != "0") && !headers.contains_key("grpc-status-details-bin");
+    let status = bare.then(|| Status::from_header_map(headers)).flatten()?;
+    let (code, reason) = match status.code() {
+        // The same message would be too large again.
+        Code::OutOfRange => (Code::InvalidArgument, "MESSAGE_TOO_LARGE"),
+        Code::Unimplemented => (Code::Unimplemented, "NO_SUCH_METHOD"),
+        Code::Internal => (Code::InvalidArgument, "MALFORMED_MESSAGE"),
+        code => (code, "TRANSPORT"),
+    };
+    Some(Answer::new(code, reason, status.message()).status())
+}
+
 /// Turned away at the door.
 pub(crate) fn overloaded(service: &str, at_once_max: usize) -> Status {
     let message =
         format!("this node serves at most {at_once_max} calls of {service} at once; try again, or another node");
     Answer::new(Code::ResourceExhausted, "OVERLOADED", message)
         .with("service", service)
-        .with("at_once_max", at_once_max)
+        .with("at_once_max", &at_once_max)
         .retry_later()
         .status()
 }
@@ -201,7 +218,7 @@ pub(crate) fn deadline(after: Duration) -> Status {
     let message = format!(
         "not done within {after:?}; a write may still be recorded, so ask again with the same request id to learn the outcome"
     );
-    Answer::new(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", message).with("after_ms", after.as_millis()).status()
+    Answer::new(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", message).with("after_ms", &after.as_millis()).status()
 }
 
 #[cfg(test)]
@@ -280,6 +297,23 @@ mod tests {
         let details = status.get_error_details();
         assert_eq!(details.bad_request().unwrap().field_violations[0].field, "changes[1].delete_size.slots");
         assert_eq!(details.error_info().unwrap().metadata["change"], "1");
+    }
+
+    #[test]
+    fn errors_of_the_transport_get_a_reason_and_ours_stay_as_they_are() {
+        let headers = |status: &Status| {
+            let mut headers = HeaderMap::new();
+            status.add_header(&mut headers).unwrap();
+            headers
+        };
+        let large = completed(&headers(&Status::out_of_range("too large: 5 of 4"))).unwrap();
+        check(&large, Code::InvalidArgument, "MESSAGE_TOO_LARGE", &[]);
+        assert_eq!(large.message(), "too large: 5 of 4");
+        let garbage = completed(&headers(&Status::internal("failed to decode"))).unwrap();
+        check(&garbage, Code::InvalidArgument, "MALFORMED_MESSAGE", &[]);
+        assert!(completed(&headers(&compacted(7, "gone"))).is_none());
+        assert!(completed(&headers(&Status::ok(""))).is_none());
+        assert!(completed(&HeaderMap::new()).is_none());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
 use super::errors::Answer;
+use crate::config::ServerConfig;
 
 /// Metadata key that marks a call as passed on already: two nodes that each take the other for the leader must not play
 /// ball with it.
@@ -23,6 +24,9 @@ const PASSED_ON: [&str; 2] = ["loadline-actor", "grpc-timeout"];
 #[derive(Debug)]
 pub(crate) struct Forwarding {
     node: Node,
+    name: String,
+    /// Where this node itself is reached.
+    advertise: String,
     dial: Arc<dyn Dial>,
     /// By address. There are as many as there were leaders, which is a handful.
     channels: Mutex<BTreeMap<String, Channel>>,
@@ -36,8 +40,9 @@ pub(super) enum Doer {
 }
 
 impl Forwarding {
-    pub(crate) fn new(node: Node, dial: Arc<dyn Dial>) -> Forwarding {
-        Forwarding { node, dial, channels: Mutex::default() }
+    pub(crate) fn new(node: Node, config: &ServerConfig, dial: Arc<dyn Dial>) -> Forwarding {
+        let (name, advertise) = (config.name.clone(), config.advertise.clone());
+        Forwarding { node, name, advertise, dial, channels: Mutex::default() }
     }
 
     /// Finds the leader. `NO_LEADER` if nobody is known to be.
@@ -47,9 +52,9 @@ impl Forwarding {
             return Ok(Doer::Here);
         }
         let no_leader = || Answer::new(Code::Unavailable, "NO_LEADER", "there is no leader at the moment").status();
-        let (leader, address) = self.node.leader().ok_or_else(no_leader)?;
+        let (_, address) = self.node.leader().ok_or_else(no_leader)?;
         // Elected, but not announced yet.
-        if self.node.status().id == Some(leader) {
+        if address == self.advertise {
             return Err(no_leader());
         }
         let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,8 +80,7 @@ impl Forwarding {
                 marked.metadata_mut().insert(key, value.clone());
             }
         }
-        let name = self.node.status().name;
-        let by = MetadataValue::try_from(name).unwrap_or_else(|_| MetadataValue::from_static("unnamed"));
+        let by = MetadataValue::try_from(&self.name).unwrap_or_else(|_| MetadataValue::from_static("unnamed"));
         marked.metadata_mut().insert(FORWARDED, by);
         marked
     }

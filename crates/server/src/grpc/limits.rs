@@ -134,7 +134,14 @@ struct Visit {
 }
 
 impl Visit {
-    fn see(&mut self, headers: &HeaderMap) {
+    /// Looks at headers or trailers on their way out: what they say about the end of the call, and whether it has a reason.
+    fn see(&mut self, headers: &mut HeaderMap) {
+        if let Some(status) = errors::completed(headers) {
+            headers.remove("grpc-status");
+            headers.remove("grpc-message");
+            // Without the details it is still the error that it was.
+            let _ = status.add_header(headers);
+        }
         if let Some(code) = headers.get("grpc-status") {
             self.code = Some(Code::from_bytes(code.as_bytes()));
         }
@@ -204,8 +211,8 @@ where
                     () = time_is_up => Ok(errors::deadline(after).into_http()),
                 },
             };
-            answer.map(|response| {
-                visit.see(response.headers());
+            answer.map(|mut response| {
+                visit.see(response.headers_mut());
                 response.map(|body| Body::new(Leaving { body, visit }))
             })
         })
@@ -250,10 +257,10 @@ impl http_body::Body for Leaving {
     type Error = Status;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(cx);
-        match &frame {
+        let mut frame = Pin::new(&mut self.body).poll_frame(cx);
+        match &mut frame {
             Poll::Ready(Some(Ok(frame))) => {
-                if let Some(trailers) = frame.trailers_ref() {
+                if let Some(trailers) = frame.trailers_mut() {
                     self.visit.see(trailers);
                 }
             }
@@ -311,10 +318,10 @@ mod tests {
         Request::builder().uri(path).body(Body::empty()).unwrap()
     }
 
+    type Waiting = Guarded<BoxCloneService<Request<Body>, Response<Body>, Infallible>>;
+
     /// Answers NOT_FOUND, as soon as it is told to.
-    fn waiting(
-        door: &Door,
-    ) -> (Guarded<BoxCloneService<Request<Body>, Response<Body>, Infallible>>, watch::Sender<bool>) {
+    fn waiting(door: &Door) -> (Waiting, watch::Sender<bool>) {
         let (go, wait) = watch::channel(false);
         let service = tower::service_fn(move |_: Request<Body>| {
             let mut wait = wait.clone();
@@ -394,7 +401,7 @@ mod tests {
         let metrics = Arc::new(Metrics::new());
         let door = Door::new("Watch", 9, DEADLINES, Arc::clone(&metrics));
         let mut trailers = HeaderMap::new();
-        trailers.insert("grpc-status", "11".parse().unwrap());
+        trailers.insert("grpc-status", "5".parse().unwrap());
         let body =
             Body::new(http_body_util::Empty::<Bytes>::new().with_trailers(std::future::ready(Some(Ok(trailers)))));
         let body = Arc::new(std::sync::Mutex::new(Some(body)));
@@ -403,9 +410,10 @@ mod tests {
             async move { Ok::<_, Infallible>(Response::new(body)) }
         });
         let answer = door.layer(service).oneshot(request("/loadline.v1.Watch/Watch")).await.unwrap();
-        assert!(!counted(&metrics, "loadline_grpc_requests_total{code=\"OUT_OF_RANGE\",method=\"Watch\"} 1"));
-        answer.into_body().collect().await.unwrap();
-        assert!(counted(&metrics, "loadline_grpc_requests_total{code=\"OUT_OF_RANGE\",method=\"Watch\"} 1"));
+        assert!(!counted(&metrics, "loadline_grpc_requests_total{code=\"NOT_FOUND\",method=\"Watch\"} 1"));
+        let sent = answer.into_body().collect().await.unwrap();
+        assert!(sent.trailers().unwrap().contains_key("grpc-status-details-bin"), "an error has a reason");
+        assert!(counted(&metrics, "loadline_grpc_requests_total{code=\"NOT_FOUND\",method=\"Watch\"} 1"));
     }
 
     #[test]

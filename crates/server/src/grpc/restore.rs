@@ -76,7 +76,7 @@ impl Restores {
             if file.len() as u64 > self.file_bytes_max {
                 let message = format!("the file is larger than {} bytes (limits.restore_max)", self.file_bytes_max);
                 return Err(Answer::new(Code::InvalidArgument, "TOO_LARGE", message)
-                    .with("bytes_max", self.file_bytes_max)
+                    .with("bytes_max", &self.file_bytes_max)
                     .status());
             }
         }
@@ -151,7 +151,7 @@ fn check(file: &[u8]) -> Result<Vec<u8>, Status> {
         let message =
             format!("the state in the file has {} bytes; at most {RESTORE_BYTES_MAX} can be restored", body.len());
         return Err(Answer::new(Code::InvalidArgument, "TOO_LARGE", message)
-            .with("bytes_max", RESTORE_BYTES_MAX)
+            .with("bytes_max", &RESTORE_BYTES_MAX)
             .status());
     }
     Ok(body)

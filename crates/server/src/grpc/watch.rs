@@ -113,7 +113,7 @@ impl WatchService {
         }
         let message =
             format!("from_revision {from} is ahead of the group, which is at {current}; watch again without it");
-        Err(Answer::new(Code::OutOfRange, "REVISION_AHEAD", message).with("current", current).status())
+        Err(Answer::new(Code::OutOfRange, "REVISION_AHEAD", message).with("current", &current).status())
     }
 }
 

@@ -1,0 +1,352 @@
+//! The command line: verbs, flags and their help.
+//!
+//! The flags of `serve` and `config check` are not written here: they follow from the server's list of keys
+//! (`serve_args.rs`).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::dev::DevArgs;
+use crate::output::Format;
+use crate::serve_args::ServeArgs;
+use crate::text::{parse_duration, parse_price};
+
+/// Variables that this command reads. Those of a node are in the server's list of keys.
+pub(crate) const CLIENT_VARIABLES: [&str; 5] =
+    ["LOADLINE_ACTOR", "LOADLINE_CONTEXT", "LOADLINE_ENDPOINT", "LOADLINE_OUTPUT", "LOADLINE_TIMEOUT"];
+
+const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failure (or different), 2 usage, 3 not found, 4 conflict, 5 unavailable, \
+                          6 timed out, 7 denied.";
+
+/// A scaling coordinator: three nodes, one durable log, and an answer to every why.
+#[derive(Debug, Parser)]
+#[command(name = "loadline", version, after_help = EXIT_CODES, disable_help_subcommand = true, max_term_width = 120)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// How to show the answer
+    #[arg(short, long, global = true, env = "LOADLINE_OUTPUT", hide_env_values = true, value_enum)]
+    pub(crate) output: Option<Format>,
+    /// Context to use instead of the current one
+    #[arg(long, global = true, env = "LOADLINE_CONTEXT", hide_env_values = true, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// Node to ask, instead of those of the context; can be repeated
+    #[arg(long = "endpoint", global = true, env = "LOADLINE_ENDPOINT", hide_env_values = true, value_delimiter = ',')]
+    #[arg(value_name = "HOST:PORT")]
+    pub(crate) endpoints: Vec<String>,
+    /// How long to try, such as 10s
+    #[arg(long, global = true, env = "LOADLINE_TIMEOUT", hide_env_values = true, value_parser = parse_duration)]
+    #[arg(value_name = "DURATION")]
+    pub(crate) timeout: Option<Duration>,
+    /// Read what the answering node has applied; works without a leader
+    #[arg(long, global = true)]
+    pub(crate) stale: bool,
+    /// Who asks, for the audit log; user@host if not given
+    #[arg(long, global = true, env = "LOADLINE_ACTOR", hide_env_values = true, value_name = "NAME")]
+    pub(crate) actor: Option<String>,
+    /// No colours on stderr
+    #[arg(long, global = true)]
+    pub(crate) no_color: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run three nodes on this machine, to try things out
+    Dev(DevArgs),
+    /// Run one node
+    Serve(ServeArgs),
+    /// Every node: who leads, how far each has come, whether they agree
+    Status,
+    /// Create a size or a cluster
+    Create {
+        #[command(subcommand)]
+        what: Create,
+    },
+    /// Show sizes, clusters, settings or nodes
+    Get(GetArgs),
+    /// Show everything that is known of one or more of them
+    Describe {
+        #[command(flatten)]
+        what: Words,
+    },
+    /// Delete sizes or clusters, or set settings back to their defaults
+    Delete(DeleteArgs),
+    /// Give a cluster another name
+    Rename {
+        #[command(subcommand)]
+        what: Rename,
+    },
+    /// Change a setting
+    Set {
+        /// Name of the setting
+        name: String,
+        /// Its new value
+        #[arg(allow_hyphen_values = true)]
+        value: String,
+        #[command(flatten)]
+        write: WriteArgs,
+    },
+    /// Set settings back to their defaults
+    #[command(visible_alias = "unset")]
+    Reset {
+        /// Names of settings
+        #[arg(required = true)]
+        names: Vec<String>,
+        /// Say what would happen, and do nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Make what is there equal to what a file says, all of it or nothing
+    Apply {
+        #[command(flatten)]
+        file: FileArgs,
+        /// Say what would happen, and do nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Show what apply would change; exit code 1 if it would change anything
+    Diff {
+        #[command(flatten)]
+        file: FileArgs,
+    },
+    /// Wait until something is so
+    Wait(WaitArgs),
+    /// Run the nodes themselves: peers, leadership, snapshots
+    Operator {
+        #[command(subcommand)]
+        what: Operator,
+    },
+    /// Contexts of this command, and the configuration of a node
+    Config {
+        #[command(subcommand)]
+        what: Config,
+    },
+    /// Print a script that completes this command in a shell
+    Completion {
+        /// The shell that will read it
+        shell: Shell,
+    },
+    /// Print the version
+    Version,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Words {
+    /// TYPE, TYPE NAME... or TYPE/NAME...; the types are sizes, clusters, settings and nodes
+    #[arg(required = true, value_name = "TYPE [NAME...]")]
+    pub(crate) words: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct WriteArgs {
+    /// Only if it has not changed since it had this etag
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub(crate) etag: String,
+    /// Say what would happen, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Create {
+    /// A step on the ladder of sizes
+    Size {
+        /// Name of the size
+        name: String,
+        /// Work that one replica of this size takes at once
+        #[arg(long)]
+        slots: u32,
+        /// Price of one replica for an hour, such as 0.25
+        #[arg(long, value_parser = parse_price)]
+        price: u64,
+        /// Position on the ladder: larger is larger. Ten above the highest if not given
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+        rank: Option<u32>,
+        /// Say what would happen, and do nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// A group of compute that is scaled
+    Cluster {
+        /// Name of the cluster
+        name: String,
+        /// Say what would happen, and do nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    #[command(flatten)]
+    pub(crate) what: Words,
+    /// Then show each change as it happens
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+    /// With --watch: begin with the changes of this revision instead of what is there now
+    #[arg(long, requires = "watch", value_name = "REVISION", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) from_revision: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeleteArgs {
+    /// TYPE NAME... or TYPE/NAME...; several are deleted together or not at all
+    #[arg(required = true, value_name = "TYPE NAME...")]
+    pub(crate) words: Vec<String>,
+    /// No error if one is not there
+    #[arg(long)]
+    pub(crate) ignore_not_found: bool,
+    #[command(flatten)]
+    pub(crate) write: WriteArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Rename {
+    /// A cluster; its id stays
+    Cluster {
+        /// Its name now
+        name: String,
+        /// Its new name
+        new_name: String,
+        #[command(flatten)]
+        write: WriteArgs,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FileArgs {
+    /// YAML or JSON documents with kind, name and spec; - reads stdin. Can be repeated
+    #[arg(short = 'f', long = "filename", required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WaitArgs {
+    /// TYPE NAME or TYPE/NAME
+    #[arg(required = true, value_name = "TYPE/NAME")]
+    pub(crate) words: Vec<String>,
+    /// exists, deleted, or FIELD=VALUE such as value=true
+    #[arg(long = "for", value_name = "CONDITION")]
+    pub(crate) condition: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Operator {
+    /// Members of the group and who leads it
+    Raft {
+        #[command(subcommand)]
+        what: Raft,
+    },
+    /// Backups of the state
+    Snapshot {
+        #[command(subcommand)]
+        what: Snapshot,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Raft {
+    /// Show the members of the group
+    ListPeers,
+    /// Make a node that has joined a voter
+    AddPeer {
+        /// Name, id or address of the node
+        peer: String,
+        /// Name or id of a voter that leaves in the same change
+        #[arg(long, value_name = "PEER")]
+        replace: Option<String>,
+    },
+    /// Remove a member. It never comes back under its id
+    RemovePeer {
+        /// Id, or a name that only one member has
+        peer: String,
+    },
+    /// Let another node lead
+    TransferLeadership {
+        /// Name or id; the voter that is furthest ahead if not given
+        #[arg(long, value_name = "PEER")]
+        to: Option<String>,
+        /// Only if the node at the endpoint leads; otherwise nothing happens
+        #[arg(long)]
+        if_leader: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Snapshot {
+    /// Save the state as it is now to a file
+    Save {
+        /// A new file
+        file: PathBuf,
+        /// Replace the file if it is there
+        #[arg(long)]
+        overwrite: bool,
+    },
+    /// Say what is in a file; no node is needed
+    Inspect { file: PathBuf },
+    /// Put the state of a file in place of what is there, and start a new incarnation
+    Restore {
+        file: PathBuf,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// Say what is wrong with the configuration of a node, or show what is in force
+    Check(ServeArgs),
+    /// Show the contexts
+    Contexts,
+    /// Make a context the current one
+    Use {
+        /// Its name
+        name: String,
+    },
+    /// Save --endpoint and --timeout as a context
+    Save {
+        /// Its name
+        name: String,
+        /// And make it the current one
+        #[arg(long = "use")]
+        use_it: bool,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_and_verb_has_help() {
+        fn walk(command: &clap::Command, path: &str) {
+            let path = format!("{path} {}", command.get_name());
+            assert!(command.get_about().is_some(), "{path} has no help");
+            for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+                // What a file is for is said by its verb.
+                let clear = ["help", "version", "file"].contains(&argument.get_id().as_str());
+                assert!(clear || argument.get_help().is_some(), "{path}: {} has no help", argument.get_id());
+            }
+            command.get_subcommands().for_each(|inner| walk(inner, &path));
+        }
+        walk(&Cli::command(), "");
+    }
+}

@@ -1,0 +1,139 @@
+//! One file per verb, or per few that belong together.
+
+mod apply;
+mod config;
+mod get;
+mod raft;
+mod serve;
+mod snapshot;
+mod status;
+mod version;
+mod wait;
+mod watch;
+mod write;
+
+use std::time::Duration;
+
+use clap::CommandFactory as _;
+use loadline_client::{Client, Options, Reading, Writing, default_actor};
+
+use crate::args::{Cli, Config, Global, Operator, Verb};
+use crate::console::Console;
+use crate::context::{self, File, Resolved, Wishes};
+use crate::dev;
+use crate::exit::{Exit, Failed};
+use crate::output::Format;
+
+/// A command that speaks to a group.
+#[derive(Debug)]
+pub(crate) struct Session<'a> {
+    pub(crate) client: Client,
+    pub(crate) format: Format,
+    pub(crate) reading: Reading,
+    pub(crate) console: &'a mut Console,
+    timeout: Duration,
+}
+
+/// How long to wait for anybody to accept a connection: a group that restarts needs a moment, one that is not there should
+/// not keep anybody waiting for the whole time-out.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+
+pub(crate) fn run(cli: Cli, console: &mut Console) -> Result<(), Failed> {
+    let global = cli.global;
+    match cli.verb {
+        Verb::Serve(args) => serve::serve(&args),
+        Verb::Dev(args) => dev::run(args, local_format(&global), console),
+        Verb::Config { what: Config::Check(args) } => config::check(&args, local_format(&global), console),
+        Verb::Config { what } => config::contexts(what, &global, console),
+        Verb::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "loadline", &mut script);
+            console.data(&String::from_utf8_lossy(&script))
+        }
+        Verb::Version => version::version(local_format(&global), console),
+        Verb::Operator { what: Operator::Snapshot { what: crate::args::Snapshot::Inspect { file } } } => {
+            snapshot::inspect(&file, local_format(&global), console)
+        }
+        verb => with_group(verb, &global, console),
+    }
+}
+
+/// For verbs that need no group, and so no context: a broken file of contexts is none of their business.
+fn local_format(global: &Global) -> Format {
+    global.output.unwrap_or_default()
+}
+
+fn with_group(verb: Verb, global: &Global, console: &mut Console) -> Result<(), Failed> {
+    let resolved = resolve(global)?;
+    let options = Options {
+        timeout: resolved.timeout,
+        attempt_timeout: Options::default().attempt_timeout.min(resolved.timeout),
+        connect_patience: Some(CONNECT_PATIENCE),
+        actor: global.actor.clone().unwrap_or_else(default_actor),
+        ..Options::default()
+    };
+    let client = Client::connect(resolved.endpoints.clone(), options);
+    let reading = if global.stale { Reading::Stale } else { Reading::Linearizable };
+    let session = Session { client, format: resolved.output, reading, console, timeout: resolved.timeout };
+    let ended = block_on(dispatch(verb, session))?;
+    ended.map_err(|failed| match (&resolved.context, failed.exit) {
+        (Some(context), Exit::Unavailable) => {
+            let hint =
+                format!("the endpoints are those of context '{context}'; is that group running? See loadline status");
+            failed.hint(hint)
+        }
+        (None, Exit::Unavailable) if global.endpoints.is_empty() => {
+            failed.hint("there is no current context; start a group with loadline dev, or name a node with --endpoint")
+        }
+        _ => failed,
+    })
+}
+
+async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
+    match verb {
+        Verb::Status => status::status(session).await,
+        Verb::Create { what } => write::create(what, session).await,
+        Verb::Get(args) if args.watch => watch::watch(&args, session).await,
+        Verb::Get(args) => get::get(&args.what.words, session).await,
+        Verb::Describe { what } => get::describe(&what.words, session).await,
+        Verb::Delete(args) => write::delete(&args, session).await,
+        Verb::Rename { what } => write::rename(what, session).await,
+        Verb::Set { name, value, write } => write::set(name, value, write, session).await,
+        Verb::Reset { names, dry_run } => write::reset(names, dry_run, session).await,
+        Verb::Apply { file, dry_run } => apply::apply(&file, writing(dry_run), session).await,
+        Verb::Diff { file } => apply::diff(&file, session).await,
+        Verb::Wait(args) => wait::wait(&args, session).await,
+        Verb::Operator { what: Operator::Raft { what } } => raft::raft(what, session).await,
+        Verb::Operator { what: Operator::Snapshot { what } } => snapshot::snapshot(what, session).await,
+        Verb::Serve(_) | Verb::Dev(_) | Verb::Config { .. } | Verb::Completion { .. } | Verb::Version => {
+            unreachable!("verbs that need no group are handled before")
+        }
+    }
+}
+
+pub(crate) fn resolve(global: &Global) -> Result<Resolved, Failed> {
+    // A variable that is set to nothing is meant as one that is not set.
+    let wishes = Wishes {
+        context: global.context.clone().filter(|name| !name.is_empty()),
+        endpoints: global.endpoints.iter().filter(|endpoint| !endpoint.is_empty()).cloned().collect(),
+        timeout: global.timeout,
+        output: global.output,
+    };
+    // Whoever names the endpoints needs no file, and may have no home folder to keep one in.
+    let file = match context::path() {
+        Ok(path) => File::read(&path)?,
+        Err(_) if !wishes.endpoints.is_empty() => File::default(),
+        Err(failed) => return Err(failed),
+    };
+    file.resolve(&wishes)
+}
+
+/// One thread is plenty for a client.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failed> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(future))
+}
+
+pub(crate) fn writing(dry_run: bool) -> Writing {
+    if dry_run { Writing::Rehearse } else { Writing::Record }
+}

@@ -1,0 +1,126 @@
+//! `create`, `delete`, `rename`, `set`, `reset`: one change each, or several that happen together.
+
+use loadline_client::Kind;
+use loadline_client::v1::change::Change;
+use loadline_client::v1::{
+    Cluster, CreateClusterRequest, CreateSizeRequest, DeleteRequest, RenameClusterRequest, SetSettingRequest, Size,
+    WriteResponse, WriteResult,
+};
+
+use super::{Session, writing};
+use crate::args::{Create, DeleteArgs, Rename, WriteArgs};
+use crate::exit::Failed;
+use crate::noun::{Named, Noun, Selection};
+use crate::output::resources::ResourceView;
+use crate::output::{Format, json_line, pretty, yaml_documents};
+
+pub(crate) async fn create(what: Create, mut session: Session<'_>) -> Result<(), Failed> {
+    let (change, dry_run) = match what {
+        Create::Size { name, slots, price, rank, dry_run } => {
+            let rank = rank.unwrap_or_default();
+            let size = Size { name, rank, slots, price_micros_per_hour: price, ..Size::default() };
+            (Change::CreateSize(CreateSizeRequest { options: None, size: Some(size) }), dry_run)
+        }
+        Create::Cluster { name, dry_run } => {
+            let cluster = Cluster { name, ..Cluster::default() };
+            (Change::CreateCluster(CreateClusterRequest { options: None, cluster: Some(cluster) }), dry_run)
+        }
+    };
+    let answer = session.client.write(change, writing(dry_run)).await?;
+    report(&mut session, answer, "created", dry_run)
+}
+
+pub(crate) async fn rename(what: Rename, mut session: Session<'_>) -> Result<(), Failed> {
+    let Rename::Cluster { name, new_name, write } = what;
+    let change = Change::RenameCluster(RenameClusterRequest { options: None, name, new_name, etag: write.etag });
+    let answer = session.client.write(change, writing(write.dry_run)).await?;
+    report(&mut session, answer, "renamed", write.dry_run)
+}
+
+pub(crate) async fn set(name: String, value: String, write: WriteArgs, mut session: Session<'_>) -> Result<(), Failed> {
+    let change = Change::SetSetting(SetSettingRequest { options: None, name, value, etag: write.etag });
+    let answer = session.client.write(change, writing(write.dry_run)).await?;
+    report(&mut session, answer, "set", write.dry_run)
+}
+
+pub(crate) async fn reset(names: Vec<String>, dry_run: bool, session: Session<'_>) -> Result<(), Failed> {
+    let noun = Noun::Resource(Kind::Setting);
+    let things = names.into_iter().map(|name| Named { noun, name }).collect();
+    let write = WriteArgs { etag: String::new(), dry_run };
+    remove(things, false, &write, session).await
+}
+
+pub(crate) async fn delete(args: &DeleteArgs, session: Session<'_>) -> Result<(), Failed> {
+    match Selection::parse(&args.words)? {
+        Selection::All(noun) => Err(Failed::usage(format!("which of the {}? Name what to delete", noun.plural()))),
+        Selection::Some(things) => remove(things, args.ignore_not_found, &args.write, session).await,
+    }
+}
+
+async fn remove(
+    things: Vec<Named>,
+    allow_missing: bool,
+    write: &WriteArgs,
+    session: Session<'_>,
+) -> Result<(), Failed> {
+    if things.len() > 1 && !write.etag.is_empty() {
+        return Err(Failed::usage("--etag is of one resource: delete them one by one"));
+    }
+    let mut names = Vec::new();
+    let mut changes = Vec::new();
+    for thing in things {
+        let Noun::Resource(kind) = thing.noun else {
+            return Err(Failed::usage("nodes are not deleted: use loadline operator raft remove-peer"));
+        };
+        names.push(format!("{}/{}", kind.plural(), thing.name));
+        let request = DeleteRequest { options: None, name: thing.name, etag: write.etag.clone(), allow_missing };
+        changes.push(match kind {
+            Kind::Size => Change::DeleteSize(request),
+            Kind::Cluster => Change::DeleteCluster(request),
+            Kind::Setting => Change::DeleteSetting(request),
+        });
+    }
+    let answer = match changes.as_slice() {
+        [_] => session.client.write(changes.remove(0), writing(write.dry_run)).await?,
+        _ => session.client.transact(changes, writing(write.dry_run)).await?,
+    };
+    for (name, result) in names.iter().zip(&answer.results) {
+        let word = match (name.starts_with("settings/"), result.changed) {
+            (true, true) => "reset",
+            (true, false) => "unchanged",
+            (false, true) => "deleted",
+            (false, false) => "not found",
+        };
+        match session.format {
+            Format::Name => session.console.line(name)?,
+            Format::Json | Format::Jsonl => {
+                let line = serde_json::json!({ "name": name, "result": word, "revision": answer.revision });
+                session.console.data(&json_line(&line)?)?;
+            }
+            _ => session.console.line(&said(name, word, write.dry_run))?,
+        }
+    }
+    Ok(())
+}
+
+/// `clusters/demo created`, or the resource as it is now.
+fn report(session: &mut Session<'_>, answer: WriteResponse, verb: &str, dry_run: bool) -> Result<(), Failed> {
+    let malformed =
+        || Failed::new(crate::exit::Exit::Failure, "the answer lacks the resource; is the node of another version?");
+    let WriteResult { resource, changed } = answer.results.into_iter().next().ok_or_else(malformed)?;
+    let view = resource.and_then(ResourceView::of).ok_or_else(malformed)?;
+    let text = match session.format {
+        Format::Json => pretty(&view)?,
+        Format::Jsonl => json_line(&view)?,
+        Format::Yaml => yaml_documents(&[view])?,
+        Format::Name => view.full_name() + "\n",
+        Format::Table | Format::Wide | Format::Csv => {
+            said(&view.full_name(), if changed { verb } else { "unchanged" }, dry_run) + "\n"
+        }
+    };
+    session.console.data(&text)
+}
+
+pub(crate) fn said(name: &str, word: &str, dry_run: bool) -> String {
+    if dry_run { format!("{name} {word} (dry run)") } else { format!("{name} {word}") }
+}

@@ -1,0 +1,12 @@
+//! Real nodes in this process, on real files and real sockets: every call, with good input and with bad.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this is a test, its helpers too")]
+
+mod admin;
+mod common;
+mod group;
+mod http;
+mod limits;
+mod operator;
+mod start;
+mod watch;
