@@ -8,7 +8,10 @@ use crate::decide::{Moment, decide, event_count};
 use crate::event::encode_caused_events;
 use crate::evolve::evolve;
 use crate::requests::Remembered;
+use crate::scaling::evaluate;
 use crate::settings::{REQUEST_WINDOW, REQUEST_WINDOW_COUNT};
+use crate::signals::report;
+use crate::strategies::STRATEGIES;
 use crate::{
     Answer, Cause, Command, Done, Event, Hash, LogIndex, Receipt, Refused, Rejection, Request, Sealed, State, Time,
     restore,
@@ -173,6 +176,11 @@ fn answer(state: &State, command: &Command, events: &[Event]) -> Answer {
         | Command::FoundGroup { .. }
         | Command::DropSize { .. }
         | Command::DropCluster { .. }
+        | Command::DropClusterCascade { .. }
+        | Command::DropStrategy { .. }
+        | Command::DropStrategies { .. }
+        | Command::PauseCluster { .. }
+        | Command::ResumeCluster { .. }
         | Command::AbortRestore { .. } => None,
         Command::AnnounceLeader { .. } => state.epoch().map(Answer::Epoch),
         Command::AdmitNode { .. } => events.iter().find_map(|event| match event {
@@ -200,6 +208,23 @@ fn answer(state: &State, command: &Command, events: &[Event]) -> Answer {
             }),
             _ => None,
         }),
+        Command::CreateStrategy { target, kind, .. } | Command::ChangeStrategy { target, kind, .. } => {
+            state.strategy_for(target, *kind).cloned().map(Answer::Strategy)
+        }
+        Command::ReportSignals { collector, clusters, .. } => {
+            Some(Answer::Reported(report::receipt(state, collector, clusters, events.is_empty())))
+        }
+        Command::ClaimAction { .. }
+        | Command::RecordOutcome { .. }
+        | Command::ApproveAction { .. }
+        | Command::RejectAction { .. } => events.iter().find_map(|event| match event {
+            Event::ActionApproved { action }
+            | Event::ActionClaimed { action }
+            | Event::ActionReturned { action }
+            | Event::ActionUnsure { action }
+            | Event::ActionSettled { action, .. } => Some(Answer::Action(Box::new(action.clone()))),
+            _ => None,
+        }),
     };
     answer.unwrap_or(Answer::Nothing)
 }
@@ -210,6 +235,8 @@ fn react(state: &mut State, so_far: &mut SoFar, requests: usize) {
         evolve(state, &event);
         so_far.add(Cause::Reaction, vec![event]);
     }
+    let events = evaluate::react(state, so_far.moment(state), &so_far.events, &STRATEGIES);
+    so_far.add(Cause::Reaction, events);
     let window = state.settings.span(&REQUEST_WINDOW);
     let count_max = state.settings.count(&REQUEST_WINDOW_COUNT);
     state.requests.forget(state.now, window, count_max, requests);

@@ -43,6 +43,12 @@ impl Clusters {
         self.by_name.range::<_, str>((from, Bound::Unbounded)).filter_map(|(_, id)| self.by_id(*id))
     }
 
+    /// By age, from the first id after `id`, or from the beginning.
+    pub(crate) fn ids_after(&self, id: Option<ClusterId>) -> impl Iterator<Item = ClusterId> {
+        let from = id.map_or(Bound::Unbounded, Bound::Excluded);
+        self.by_id.range((from, Bound::Unbounded)).map(|(id, _)| *id)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }

@@ -4,7 +4,10 @@
 //! thing the state machine trusts, and it trusts it to be the same everywhere, not to be reasonable.
 
 use crate::encoding::numbered;
-use crate::{Blob, Hash, NodeNumber, Revision, RulesVersion};
+use crate::{
+    ActionId, Blob, ClusterReport, Epoch, Hash, NodeNumber, Options, Outcome, Revision, RulesVersion, Span,
+    StrategyKind, TargetName,
+};
 
 numbered! {
     /// A change that somebody asks for: imperative, and possibly refused.
@@ -40,6 +43,8 @@ numbered! {
         20 => CreateCluster { name: String },
         21 => RenameCluster { name: String, to: String, etag: Option<Revision> },
         22 => DropCluster { name: String, etag: Option<Revision>, allow_missing: bool },
+        /// Also one that has replicas, or actions whose outcome is not known.
+        23 => DropClusterCascade { name: String, etag: Option<Revision>, allow_missing: bool },
 
         30 => SetSetting { name: String, value: String, etag: Option<Revision> },
         /// Back to the default.
@@ -54,5 +59,39 @@ numbered! {
         42 => FinishRestore { restore: Revision },
         /// Gives the restore up; without `restore`, whichever is under way.
         43 => AbortRestore { restore: Option<Revision> },
+
+        50 => CreateStrategy {
+            target: TargetName,
+            kind: StrategyKind,
+            options: Options,
+            if_not_exists: bool,
+            /// Taken as it is, as a direct write to the table of strategies: if it means nothing, it is out of order.
+            unchecked: bool,
+        },
+        /// What is not named stays as it is.
+        51 => ChangeStrategy {
+            target: TargetName,
+            kind: StrategyKind,
+            options: Options,
+            /// Keys that go back to their defaults.
+            reset: Vec<String>,
+            etag: Option<Revision>,
+            unchecked: bool,
+        },
+        52 => DropStrategy { target: TargetName, kind: StrategyKind, etag: Option<Revision>, allow_missing: bool },
+        /// Every strategy that is for exactly this target.
+        53 => DropStrategies { target: TargetName },
+
+        /// What a collector saw. A sequence that was heard before changes nothing.
+        60 => ReportSignals { collector: String, sequence: u64, clusters: Vec<ClusterReport> },
+
+        70 => PauseCluster { cluster: String, reason: String, expires_in: Option<Span> },
+        71 => ResumeCluster { cluster: String },
+
+        /// The intent to call the backend, as the leader of this epoch, for the so-manieth time.
+        80 => ClaimAction { action: ActionId, epoch: Epoch, attempt: u32 },
+        81 => RecordOutcome { action: ActionId, epoch: Epoch, attempt: u32, outcome: Outcome },
+        82 => ApproveAction { action: ActionId },
+        83 => RejectAction { action: ActionId, reason: String },
     }
 }

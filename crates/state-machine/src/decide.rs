@@ -2,6 +2,11 @@
 //!
 //! Here is only who decides what; the rules are beside the tables they are about (`sizes`, `clusters`, `settings`, ...).
 
+use crate::configuration::commands::{self as strategies, Changes, Check};
+use crate::scaling::knobs::require_feature;
+use crate::scaling::removal::{Removal, drop_cluster};
+use crate::scaling::{claims, pause};
+use crate::signals::report::report;
 use crate::{
     Command, Event, LogIndex, RULES_VERSION_MAX, Rejection, Revision, State, Time, clusters, nodes, restore, rules,
     settings, sizes,
@@ -52,7 +57,10 @@ pub(crate) fn decide(state: &State, at: Moment, command: &Command) -> Result<Vec
         Command::CreateCluster { name } => clusters::create(&state.clusters, at, name),
         Command::RenameCluster { name, to, etag } => clusters::rename(&state.clusters, at, name, to, *etag),
         Command::DropCluster { name, etag, allow_missing } => {
-            clusters::drop(&state.clusters, name, *etag, *allow_missing)
+            drop_cluster(state, at, name, *etag, *allow_missing, Removal::Restrict)
+        }
+        Command::DropClusterCascade { name, etag, allow_missing } => {
+            drop_cluster(state, at, name, *etag, *allow_missing, Removal::Cascade)
         }
 
         Command::SetSetting { name, value, etag } => {
@@ -68,5 +76,41 @@ pub(crate) fn decide(state: &State, at: Moment, command: &Command) -> Result<Vec
         }
         Command::FinishRestore { restore } => restore::finish(state, at, *restore),
         Command::AbortRestore { restore } => restore::abort(state.restore.as_deref(), *restore),
+
+        Command::CreateStrategy { target, kind, options, if_not_exists, unchecked } => {
+            require_feature(&state.settings)?;
+            let check = Check::unless(*unchecked);
+            strategies::create(state, at, target, *kind, options, *if_not_exists, check)
+        }
+        Command::ChangeStrategy { target, kind, options, reset, etag, unchecked } => {
+            require_feature(&state.settings)?;
+            let changes = Changes { options, reset, etag: *etag, check: Check::unless(*unchecked) };
+            strategies::change(state, at, target, *kind, &changes)
+        }
+        Command::DropStrategy { target, kind, etag, allow_missing } => {
+            require_feature(&state.settings)?;
+            strategies::drop(state, target, *kind, *etag, *allow_missing)
+        }
+        Command::DropStrategies { target } => {
+            require_feature(&state.settings)?;
+            strategies::drop_all(state, target)
+        }
+
+        Command::ReportSignals { collector, sequence, clusters } => report(state, collector, *sequence, clusters),
+        Command::PauseCluster { cluster, reason, expires_in } => {
+            require_feature(&state.settings)?;
+            pause::pause(state, at, cluster, reason, *expires_in)
+        }
+        Command::ResumeCluster { cluster } => {
+            require_feature(&state.settings)?;
+            pause::resume(state, cluster)
+        }
+
+        Command::ClaimAction { action, epoch, attempt } => claims::claim(state, at, *action, *epoch, *attempt),
+        Command::RecordOutcome { action, epoch, attempt, outcome } => {
+            claims::record_outcome(state, at, *action, *epoch, *attempt, outcome)
+        }
+        Command::ApproveAction { action } => claims::approve(state, at, *action),
+        Command::RejectAction { action, reason } => claims::reject(state, at, *action, reason),
     }
 }

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::encoding::{Decoder, Encoder, numbered};
 use crate::{
-    Blob, Cluster, DecodeError, Epoch, Hash, LogIndex, NodeNumber, Revision, RulesVersion, SettingValue, Size,
+    Action, Blob, Cluster, ClusterId, Decision, DecodeError, Epoch, Hash, LogIndex, NodeNumber, Observation, Operation,
+    OperationEnd, Pause, Reason, Report, RestoredKnowledge, ResumeReason, Revision, RulesVersion, SettingValue, Size,
+    Strategy, StrategyId,
 };
 
 numbered! {
@@ -45,6 +47,42 @@ numbered! {
         45 => ClusterRestored { cluster: Cluster },
         /// Without a value: somebody had set it back to the default.
         46 => SettingRestored { name: String, value: Option<SettingValue>, updated: Revision },
+        47 => StrategyRestored { strategy: Strategy },
+        /// What is known about a cluster that is there after a restore.
+        48 => ClusterKnowledgeRestored { cluster: ClusterId, knowledge: Box<RestoredKnowledge> },
+
+        50 => StrategyCreated { strategy: Strategy },
+        51 => StrategyChanged { before: Strategy, strategy: Strategy },
+        52 => StrategyDropped { strategy: Strategy },
+        /// It came to no decision; its cluster holds.
+        53 => StrategyFaulted { cluster: ClusterId, strategy: StrategyId, reason: Reason },
+
+        60 => SignalsReported {
+            collector: String,
+            sequence: u64,
+            cluster: ClusterId,
+            observations: Vec<Observation>,
+        },
+        /// It had nothing to say about any cluster that exists.
+        61 => CollectorHeard { collector: String, sequence: u64 },
+
+        70 => ClusterPaused { cluster: ClusterId, pause: Pause },
+        71 => ClusterResumed { cluster: ClusterId, reason: ResumeReason },
+
+        80 => DecisionMade { decision: Box<Decision> },
+
+        90 => ActionPlanned { action: Action },
+        91 => ActionApproved { action: Action },
+        92 => ActionClaimed { action: Action },
+        /// It failed and will be tried again.
+        93 => ActionReturned { action: Action },
+        /// It was called, and nobody knows what came of it.
+        94 => ActionUnsure { action: Action },
+        95 => ActionSettled { action: Action, report: Report },
+
+        100 => OperationBegun { operation: Operation },
+        101 => OperationAdvanced { operation: Operation },
+        102 => OperationEnded { operation: Operation, end: OperationEnd },
     }
 }
 

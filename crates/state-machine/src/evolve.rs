@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::clusters::Clusters;
 use crate::nodes::{Leader, Nodes};
 use crate::restore::Staging;
+use crate::scaling::evolve as scaling;
 use crate::settings::{SettingRow, Settings};
 use crate::sizes::Sizes;
 use crate::{Event, State};
@@ -27,10 +28,19 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
         }
         Event::SizeDropped { size } => state.sizes.remove(&size.name),
 
-        Event::ClusterCreated { cluster }
-        | Event::ClusterRenamed { cluster, .. }
-        | Event::ClusterRestored { cluster } => state.clusters.put(cluster),
-        Event::ClusterDropped { cluster } => state.clusters.remove(cluster.id),
+        Event::ClusterCreated { cluster } | Event::ClusterRestored { cluster } => {
+            state.clusters.put(cluster);
+            state.scaling.cluster_renamed(None, Some(&cluster.name));
+        }
+        Event::ClusterRenamed { from, cluster } => {
+            state.clusters.put(cluster);
+            state.scaling.cluster_renamed(Some(from), Some(&cluster.name));
+        }
+        Event::ClusterDropped { cluster } => {
+            state.clusters.remove(cluster.id);
+            state.scaling.cluster_renamed(Some(&cluster.name), None);
+            state.scaling.remove_cluster(cluster.id);
+        }
 
         Event::SettingSet { name, value, updated } => {
             state.settings.put(name, SettingRow { value: Some(*value), updated: *updated });
@@ -57,7 +67,41 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
             state.sizes = Sizes::default();
             state.clusters = Clusters::default();
             state.settings = Settings::default();
+            state.scaling.forget_all_clusters();
         }
         Event::RestoreAborted { .. } => state.restore = None,
+        Event::ClusterKnowledgeRestored { cluster, knowledge } => {
+            scaling::knowledge_restored(state, *cluster, knowledge);
+        }
+
+        Event::StrategyCreated { strategy }
+        | Event::StrategyChanged { strategy, .. }
+        | Event::StrategyRestored { strategy } => {
+            let names = state.clusters.after(None).map(|cluster| cluster.name.as_str());
+            state.scaling.strategies.put(strategy, names);
+        }
+        Event::StrategyDropped { strategy } => scaling::strategy_dropped(state, strategy),
+        Event::StrategyFaulted { .. } => {}
+
+        Event::SignalsReported { collector, sequence, cluster, observations } => {
+            scaling::signals_reported(state, collector, *sequence, *cluster, observations);
+        }
+        Event::CollectorHeard { collector, sequence } => scaling::collector_heard(state, collector, *sequence),
+        Event::ClusterPaused { cluster, pause } => {
+            state.scaling.record_mut(*cluster).pause = Some(pause.clone());
+        }
+        Event::ClusterResumed { cluster, .. } => state.scaling.record_mut(*cluster).pause = None,
+        Event::DecisionMade { decision } => scaling::decision_made(state, decision),
+
+        Event::ActionPlanned { action }
+        | Event::ActionApproved { action }
+        | Event::ActionReturned { action }
+        | Event::ActionUnsure { action } => state.scaling.actions.put(action),
+        Event::ActionClaimed { action } => scaling::action_claimed(state, action),
+        Event::ActionSettled { action, report } => scaling::action_settled(state, action, report),
+        Event::OperationBegun { operation } | Event::OperationAdvanced { operation } => {
+            scaling::operation_put(state, operation);
+        }
+        Event::OperationEnded { operation, end } => scaling::operation_ended(state, operation, *end),
     }
 }

@@ -53,6 +53,7 @@ pub use command::Command;
 pub use configuration::options::{
     CONFIG_VERSION, OptionDefinition, OptionKind, OptionValue, Options, option_definition, option_definitions,
 };
+pub use configuration::stored::{Strategy, Target, TargetName};
 pub use configuration::{Approval, Configuration, ConfigurationProblem, ReplicaScope, Rule, StrategyKind};
 pub use encoding::{Blob, DecodeError};
 pub use entry::{Entry, Request, Sealed};
@@ -64,15 +65,26 @@ pub use rejection::{Field, NameProblem, Rejection, RejectionClass};
 pub use resource::{Resource, ResourceChange, ResourceKind, ResourceName, resource_changes};
 pub use restore::{RESTORE_BYTES_MAX, RESTORE_CHUNK_BYTES_MAX};
 pub use rules::RULES_VERSION_MAX;
+pub use scaling::actions::{Action, ActionStatus, Call, DrainResult, Outcome, ReplicaLife, Report};
 pub use scaling::decisions::{Brake, Conclusion, Decision, Held, Shadow};
+pub use scaling::explain::Explanation;
 pub use scaling::ids::{ActionId, OperationId, StrategyId};
+pub use scaling::operations::{FailureReason, Operation, OperationEnd, OperationKind, Phase, Progress, Unit};
+pub use scaling::pause::{Pause, ResumeReason};
 pub use scaling::plan::{Planned, Step};
+pub use scaling::rejection::ScalingRejection;
+pub use scaling::restored::RestoredKnowledge;
+pub use scaling::retention::ActionHistory;
+pub use scaling::views::{Ruled, Standing};
 pub use scaling::what_if::{
-    PlanActivity, PlanCrashes, PlanError, PlanHydration, PlanInput, PlanOutput, PlanReplica, PlanStrategy, plan,
+    PlanActivity, PlanCrashes, PlanError, PlanHydration, PlanInput, PlanOutput, PlanReplica, PlanState, PlanStrategy,
+    plan,
 };
 pub use settings::{SettingValue, SettingView};
+pub use signals::collectors::Collector;
 pub use signals::replica::{Crash, CrashCount, Hydration, Notice, NoticeKind, Replica};
-pub use signals::{Activity, Freshness, Heard, Metric, Signals};
+pub use signals::report::{ClusterRef, ClusterReport, Observation, ReportReceipt, Seen};
+pub use signals::{Activity, Freshness, Gone, Heard, Metric, Signals};
 pub use sizes::Size;
 pub use state::State;
 pub use strategies::chain::Stage;

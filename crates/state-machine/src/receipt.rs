@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::encoding::{Decoder, Encoder};
-use crate::{Cluster, DecodeError, Epoch, LogIndex, NodeNumber, Rejection, Revision, SettingView, Size};
+use crate::{
+    Action, Cluster, DecodeError, Epoch, LogIndex, NodeNumber, Rejection, ReportReceipt, Revision, SettingView, Size,
+    Strategy,
+};
 
 const RECEIPT_FORMAT: u16 = 1;
 
@@ -67,4 +70,8 @@ pub enum Answer {
         restore: Revision,
         bytes_received: u64,
     },
+    Strategy(Strategy),
+    Reported(ReportReceipt),
+    /// As it is after the command. One that was to be claimed and is not `Claimed` here must not be called.
+    Action(Box<Action>),
 }

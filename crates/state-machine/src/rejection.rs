@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::scaling::rejection::ScalingRejection;
 use crate::{Hash, LogIndex, NodeNumber, RequestId, ResourceName, Revision, RulesVersion, Span, Time};
 
 /// New reasons go at the end: the place is the number in stored receipts.
@@ -79,6 +80,15 @@ pub enum Rejection {
     BackupUnreadable { reason: String },
     #[error("the backup was made under rules version {backup}, the group is at {current}: upgrade the group first")]
     BackupTooNew { backup: RulesVersion, current: RulesVersion },
+
+    #[error(transparent)]
+    Scaling(ScalingRejection),
+}
+
+impl From<ScalingRejection> for Rejection {
+    fn from(rejection: ScalingRejection) -> Self {
+        Self::Scaling(rejection)
+    }
 }
 
 /// What kind of "no" it is: the edge chooses a status code by it.
@@ -112,6 +122,23 @@ pub enum Field {
     RequestId,
     Etag,
     Commands,
+    Target,
+    Options,
+    Collector,
+    Clusters,
+    Observations,
+    Replica,
+    Size,
+    Metric,
+    Incarnation,
+    Reason,
+    Hydrated,
+    Count,
+    Age,
+    Expiry,
+    Action,
+    Epoch,
+    Attempt,
 }
 
 impl Field {
@@ -130,6 +157,23 @@ impl Field {
             Self::RequestId => "request_id",
             Self::Etag => "etag",
             Self::Commands => "commands",
+            Self::Target => "target",
+            Self::Options => "options",
+            Self::Collector => "collector",
+            Self::Clusters => "clusters",
+            Self::Observations => "observations",
+            Self::Replica => "replica",
+            Self::Size => "size",
+            Self::Metric => "metric",
+            Self::Incarnation => "incarnation",
+            Self::Reason => "reason",
+            Self::Hydrated => "hydrated",
+            Self::Count => "count",
+            Self::Age => "age_ms",
+            Self::Expiry => "expires_in",
+            Self::Action => "action",
+            Self::Epoch => "epoch",
+            Self::Attempt => "attempt",
         }
     }
 }
@@ -184,6 +228,7 @@ impl Rejection {
             Self::RestoreHashMismatch { .. } => "RESTORE_HASH_MISMATCH",
             Self::BackupUnreadable { .. } => "BACKUP_UNREADABLE",
             Self::BackupTooNew { .. } => "BACKUP_TOO_NEW",
+            Self::Scaling(rejection) => rejection.code(),
         }
     }
 
@@ -214,6 +259,7 @@ impl Rejection {
             | Self::RestoreIncomplete { .. }
             | Self::BackupTooNew { .. } => RejectionClass::Precondition,
             Self::RequestTooOld { .. } => RejectionClass::TooOld,
+            Self::Scaling(rejection) => rejection.class(),
         }
     }
 
@@ -233,6 +279,7 @@ impl Rejection {
             Self::EtagMismatch { .. } => Field::Etag,
             Self::UnknownSetting { .. } | Self::NotFound { .. } => Field::Name,
             Self::InvalidSetting { .. } => Field::Value,
+            Self::Scaling(rejection) => return rejection.field().map(Field::as_str),
             Self::RulesCannotFall { .. } | Self::RulesUnknown { .. } => Field::To,
             Self::StaleTerm { .. }
             | Self::AlreadyFounded { .. }
@@ -319,6 +366,7 @@ impl Rejection {
             Self::BackupTooNew { backup, current } => {
                 vec![("backup", backup.to_string()), ("current", current.to_string())]
             }
+            Self::Scaling(rejection) => rejection.metadata(),
         }
     }
 }

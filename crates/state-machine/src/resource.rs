@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::ParseIdError;
 use crate::settings::{self, SettingView};
-use crate::{Cluster, Event, Rejection, Revision, Size};
+use crate::{
+    Action, ActionId, Cluster, ClusterId, Decision, Event, Operation, OperationId, Rejection, Revision, Size, Strategy,
+    StrategyId,
+};
 
 /// New kinds go at the end: the place is the number in stored receipts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -15,10 +18,18 @@ pub enum ResourceKind {
     Size,
     Cluster,
     Setting,
+    Strategy,
+    /// The latest decision about a cluster, under the id of that cluster.
+    Decision,
+    /// Only while it is under way.
+    Operation,
+    /// Only until it is settled.
+    Action,
 }
 
 impl ResourceKind {
-    pub const ALL: &'static [Self] = &[Self::Size, Self::Cluster, Self::Setting];
+    pub const ALL: &'static [Self] =
+        &[Self::Size, Self::Cluster, Self::Setting, Self::Strategy, Self::Decision, Self::Operation, Self::Action];
 
     /// As in a resource name: "clusters".
     pub fn plural(self) -> &'static str {
@@ -26,6 +37,10 @@ impl ResourceKind {
             Self::Size => "sizes",
             Self::Cluster => "clusters",
             Self::Setting => "settings",
+            Self::Strategy => "strategies",
+            Self::Decision => "decisions",
+            Self::Operation => "operations",
+            Self::Action => "actions",
         }
     }
 }
@@ -40,11 +55,10 @@ impl FromStr for ResourceKind {
     type Err = ParseIdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|kind| kind.plural() == text)
-            .ok_or_else(|| ParseIdError::new("kind of resource", text, "sizes, clusters or settings"))
+        Self::ALL.iter().copied().find(|kind| kind.plural() == text).ok_or_else(|| {
+            let expected = "sizes, clusters, settings, strategies, decisions, operations or actions";
+            ParseIdError::new("kind of resource", text, expected)
+        })
     }
 }
 
@@ -66,6 +80,23 @@ impl ResourceName {
 
     pub fn setting(name: impl Into<String>) -> Self {
         Self { kind: ResourceKind::Setting, name: name.into() }
+    }
+
+    pub fn strategy(id: StrategyId) -> Self {
+        Self { kind: ResourceKind::Strategy, name: id.to_string() }
+    }
+
+    /// The latest decision about this cluster.
+    pub fn decision(cluster: ClusterId) -> Self {
+        Self { kind: ResourceKind::Decision, name: cluster.to_string() }
+    }
+
+    pub fn operation(id: OperationId) -> Self {
+        Self { kind: ResourceKind::Operation, name: id.to_string() }
+    }
+
+    pub fn action(id: ActionId) -> Self {
+        Self { kind: ResourceKind::Action, name: id.to_string() }
     }
 }
 
@@ -93,6 +124,10 @@ pub enum Resource {
     Size(Size),
     Cluster(Cluster),
     Setting(SettingView),
+    Strategy(Strategy),
+    Decision(Box<Decision>),
+    Operation(Box<Operation>),
+    Action(Box<Action>),
 }
 
 impl Resource {
@@ -101,15 +136,21 @@ impl Resource {
             Self::Size(size) => ResourceName::size(&size.name),
             Self::Cluster(cluster) => ResourceName::cluster(&cluster.name),
             Self::Setting(setting) => ResourceName::setting(&setting.name),
+            Self::Strategy(strategy) => ResourceName::strategy(strategy.id),
+            Self::Decision(decision) => ResourceName::decision(decision.cluster),
+            Self::Operation(operation) => ResourceName::operation(operation.id),
+            Self::Action(action) => ResourceName::action(action.id),
         }
     }
 
-    /// Nothing for a setting that nobody has ever set.
+    /// Nothing for a setting that nobody has ever set, and for what cannot be changed by hand.
     pub fn etag(&self) -> Option<Revision> {
         match self {
             Self::Size(size) => Some(size.updated),
             Self::Cluster(cluster) => Some(cluster.updated),
             Self::Setting(setting) => setting.updated,
+            Self::Strategy(strategy) => Some(strategy.updated),
+            Self::Decision(_) | Self::Operation(_) | Self::Action(_) => None,
         }
     }
 }
@@ -133,7 +174,7 @@ impl ResourceChange {
 
 /// What the events of one entry mean to somebody who watches resources, in the order in which it happened.
 ///
-/// A setting is never gone: reset, it shows its default again.
+/// A setting is never gone: reset, it shows its default again. A decision goes with its cluster, without a word.
 pub fn resource_changes(events: &[Event]) -> Vec<ResourceChange> {
     let mut changes = Vec::new();
     for event in events {
@@ -166,7 +207,40 @@ pub fn resource_changes(events: &[Event]) -> Vec<ResourceChange> {
                     settings::view(name, *value, Some(*updated)).map(Resource::Setting).map(ResourceChange::put),
                 );
             }
-            Event::LeaderAnnounced { .. }
+            Event::StrategyCreated { strategy }
+            | Event::StrategyChanged { strategy, .. }
+            | Event::StrategyRestored { strategy } => {
+                changes.push(ResourceChange::put(Resource::Strategy(strategy.clone())));
+            }
+            Event::StrategyDropped { strategy } => {
+                changes.push(ResourceChange::gone(ResourceName::strategy(strategy.id)));
+            }
+            Event::DecisionMade { decision } => {
+                changes.push(ResourceChange::put(Resource::Decision(decision.clone())));
+            }
+            Event::OperationBegun { operation } | Event::OperationAdvanced { operation } => {
+                changes.push(ResourceChange::put(Resource::Operation(Box::new(operation.clone()))));
+            }
+            Event::OperationEnded { operation, .. } => {
+                changes.push(ResourceChange::gone(ResourceName::operation(operation.id)));
+            }
+            Event::ActionPlanned { action }
+            | Event::ActionApproved { action }
+            | Event::ActionClaimed { action }
+            | Event::ActionReturned { action }
+            | Event::ActionUnsure { action } => {
+                changes.push(ResourceChange::put(Resource::Action(Box::new(action.clone()))));
+            }
+            Event::ActionSettled { action, .. } => {
+                changes.push(ResourceChange::gone(ResourceName::action(action.id)));
+            }
+            Event::StrategyFaulted { .. }
+            | Event::SignalsReported { .. }
+            | Event::CollectorHeard { .. }
+            | Event::ClusterPaused { .. }
+            | Event::ClusterResumed { .. }
+            | Event::ClusterKnowledgeRestored { .. }
+            | Event::LeaderAnnounced { .. }
             | Event::RulesRaised { .. }
             | Event::NodeAdmitted { .. }
             | Event::GroupFounded { .. }

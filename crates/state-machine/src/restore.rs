@@ -1,7 +1,7 @@
 //! Restoring a backup. It comes through the log chunk by chunk, is staged in the state, and is put in place by one
 //! command, so that every node switches at the same index and a restore that breaks off leaves nothing behind.
 //!
-//! What the backup decides: sizes, clusters, settings. What stays ours: the log and its chain, time, leader, rules and
+//! What the backup decides: sizes, clusters, strategies, settings. What stays ours: the log and its chain, time, leader, rules and
 //! the memory of requests. The group starts a new incarnation, so that nothing that was set in motion in the life that the
 //! backup remembers, or in the one it replaces, can be taken for something of the new one.
 //!
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::decide::Moment;
 use crate::event::AbortReason;
 use crate::names::{check_range, shortened};
+use crate::scaling::restored;
 use crate::table::Table;
 use crate::{Blob, Cluster, Event, Field, Hash, Rejection, Revision, Size, Span, State, Time};
 
@@ -134,6 +135,7 @@ pub(crate) fn finish(state: &State, at: Moment, restore: Revision) -> Result<Vec
 /// gone first, then what is there now, every one with a new etag, because an etag of the old life says nothing here.
 fn replace(state: &State, at: Moment, restore: Revision, backup: &State) -> Vec<Event> {
     let mut events = Vec::new();
+    restored::endings(state, backup, at, &mut events);
     let gone = state.sizes.ladder().filter(|size| backup.sizes.get(&size.name).is_none());
     events.extend(gone.map(|size| Event::SizeDropped { size: size.clone() }));
     let gone = state.clusters.after(None).filter(|cluster| backup.clusters.get(&cluster.name).is_none());
@@ -163,6 +165,7 @@ fn replace(state: &State, at: Moment, restore: Revision, backup: &State) -> Vec<
         let updated = at.revision_of(events.len());
         events.push(Event::SettingRestored { name: name.to_owned(), value, updated });
     }
+    restored::beginnings(state, backup, at, &mut events);
     events
 }
 

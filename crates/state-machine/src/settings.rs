@@ -75,30 +75,107 @@ pub(crate) const REQUEST_WINDOW_COUNT: Definition = Definition {
     since: RulesVersion(1),
 };
 
-const ENABLE_AUTO_SCALING: Definition = Definition {
+pub(crate) const ENABLE_AUTO_SCALING: Definition = Definition {
     name: "enable_auto_scaling",
     description: "The feature as a whole: while off, strategies are refused and nothing is evaluated.",
     kind: Kind::Bool { default: false },
     since: RulesVersion(1),
 };
 
-const AUTO_SCALING_ENABLED: Definition = Definition {
+pub(crate) const AUTO_SCALING_ENABLED: Definition = Definition {
     name: "auto_scaling_enabled",
     description: "The kill switch: while off, decisions are made and recorded but not carried out.",
     kind: Kind::Bool { default: true },
     since: RulesVersion(1),
 };
 
-const AUTO_SCALING_ACTION_RETENTION: Definition = Definition {
+pub(crate) const AUTO_SCALING_ACTION_RETENTION: Definition = Definition {
     name: "auto_scaling_action_retention",
     description: "How long settled actions and past decisions are kept.",
     kind: Kind::Span { default: Span::from_days(7), min: Span::from_hours(1), max: Span::from_days(3650) },
     since: RulesVersion(1),
 };
 
+pub(crate) const AUTO_SCALING_ACTION_ROWS_MAX: Definition = Definition {
+    name: "auto_scaling_action_rows_max",
+    description: "How many settled actions of one cluster are kept at most; the oldest go first.",
+    kind: Kind::Count { default: 10_000, min: 100, max: 1_000_000 },
+    since: RulesVersion(1),
+};
+
+pub(crate) const AUTO_SCALING_APPROVAL_EXPIRY: Definition = Definition {
+    name: "auto_scaling_approval_expiry",
+    description: "How long an action waits for an approval before it is proposed anew.",
+    kind: Kind::Span { default: Span::from_hours(1), min: Span::from_secs(10), max: Span::from_days(30) },
+    since: RulesVersion(1),
+};
+
+pub(crate) const AUTO_SCALING_ATTEMPTS_MAX: Definition = Definition {
+    name: "auto_scaling_attempts_max",
+    description: "How often a failed action is tried before it is given up.",
+    kind: Kind::Count { default: 5, min: 1, max: 100 },
+    since: RulesVersion(1),
+};
+
+pub(crate) const AUTO_SCALING_CLUSTER_COOLDOWN: Definition = Definition {
+    name: "auto_scaling_cluster_cooldown",
+    description: "Time between two operations on one cluster, whichever strategies want them.",
+    kind: Kind::Span { default: Span::from_secs(30), min: Span::from_millis(0), max: Span::from_days(1) },
+    since: RulesVersion(1),
+};
+
+pub(crate) const AUTO_SCALING_JOIN_TIMEOUT: Definition = Definition {
+    name: "auto_scaling_join_timeout",
+    description: "How long a new replica may take to become ready before its operation has failed.",
+    kind: Kind::Span { default: Span::from_mins(10), min: Span::from_secs(1), max: Span::from_days(1) },
+    since: RulesVersion(1),
+};
+
+pub(crate) const AUTO_SCALING_RATE_LIMIT: Definition = Definition {
+    name: "auto_scaling_rate_limit",
+    description: "How many replicas of one cluster may be created or dropped within auto_scaling_rate_window.",
+    kind: Kind::Count { default: 10, min: 1, max: 1_000 },
+    since: RulesVersion(1),
+};
+
+pub(crate) const AUTO_SCALING_RATE_WINDOW: Definition = Definition {
+    name: "auto_scaling_rate_window",
+    description: "The time over which auto_scaling_rate_limit counts.",
+    kind: Kind::Span { default: Span::from_mins(5), min: Span::from_secs(1), max: Span::from_days(1) },
+    since: RulesVersion(1),
+};
+
+pub(crate) const AUTO_SCALING_STUCK_AFTER: Definition = Definition {
+    name: "auto_scaling_stuck_after",
+    description: "How long an operation may make no progress before it has failed.",
+    kind: Kind::Span { default: Span::from_mins(15), min: Span::from_secs(1), max: Span::from_days(1) },
+    since: RulesVersion(1),
+};
+
+pub(crate) const SIGNAL_STALE_AFTER: Definition = Definition {
+    name: "signal_stale_after",
+    description: "How long a signal is relied on after its collector was heard last.",
+    kind: Kind::Span { default: Span::from_mins(2), min: Span::from_secs(1), max: Span::from_days(1) },
+    since: RulesVersion(1),
+};
+
 /// In the order in which they are listed.
-const DEFINITIONS: &[Definition] =
-    &[AUTO_SCALING_ACTION_RETENTION, AUTO_SCALING_ENABLED, ENABLE_AUTO_SCALING, REQUEST_WINDOW, REQUEST_WINDOW_COUNT];
+const DEFINITIONS: &[Definition] = &[
+    AUTO_SCALING_ACTION_RETENTION,
+    AUTO_SCALING_ACTION_ROWS_MAX,
+    AUTO_SCALING_APPROVAL_EXPIRY,
+    AUTO_SCALING_ATTEMPTS_MAX,
+    AUTO_SCALING_CLUSTER_COOLDOWN,
+    AUTO_SCALING_ENABLED,
+    AUTO_SCALING_JOIN_TIMEOUT,
+    AUTO_SCALING_RATE_LIMIT,
+    AUTO_SCALING_RATE_WINDOW,
+    AUTO_SCALING_STUCK_AFTER,
+    ENABLE_AUTO_SCALING,
+    REQUEST_WINDOW,
+    REQUEST_WINDOW_COUNT,
+    SIGNAL_STALE_AFTER,
+];
 
 impl Definition {
     fn default(&self) -> SettingValue {
@@ -207,6 +284,14 @@ impl Settings {
     pub(crate) fn span(&self, definition: &Definition) -> Span {
         match self.value(definition) {
             SettingValue::Span(span) => span,
+            other => unreachable!("{} holds {other:?}, which neither decide nor decode lets in", definition.name),
+        }
+    }
+
+    /// `definition` must be one of yes or no.
+    pub(crate) fn flag(&self, definition: &Definition) -> bool {
+        match self.value(definition) {
+            SettingValue::Bool(value) => value,
             other => unreachable!("{} holds {other:?}, which neither decide nor decode lets in", definition.name),
         }
     }

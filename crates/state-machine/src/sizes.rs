@@ -43,6 +43,11 @@ impl Sizes {
         self.by_name.get(name).map(Arc::as_ref)
     }
 
+    /// The name as it is kept once for everybody who mentions it.
+    pub(crate) fn key(&self, name: &str) -> Option<Key> {
+        self.by_name.get_key_value(name).map(|(key, _)| Key::clone(key))
+    }
+
     pub(crate) fn at_rank(&self, rank: u32) -> Option<&Size> {
         self.by_rank.get(&rank).map(Arc::as_ref)
     }

@@ -14,6 +14,7 @@ use crate::nodes::{Leader, Nodes};
 use crate::requests::Requests;
 use crate::restore::Staging;
 use crate::rules::RULES_VERSION_FIRST;
+use crate::scaling::Scaling;
 use crate::settings::Settings;
 use crate::sizes::Sizes;
 use crate::table::Table;
@@ -39,6 +40,7 @@ pub struct State {
     pub(crate) settings: Settings,
     pub(crate) requests: Requests,
     pub(crate) restore: Option<Arc<Staging>>,
+    pub(crate) scaling: Scaling,
 }
 
 impl State {
@@ -58,6 +60,7 @@ impl State {
             settings: Settings::default(),
             requests: Requests::default(),
             restore: None,
+            scaling: Scaling::default(),
         }
     }
 
@@ -143,6 +146,15 @@ impl State {
             ResourceKind::Size => self.size(&name.name).cloned().map(Resource::Size),
             ResourceKind::Cluster => self.cluster(&name.name).cloned().map(Resource::Cluster),
             ResourceKind::Setting => self.setting(&name.name).map(Resource::Setting),
+            ResourceKind::Strategy => self.strategy(name.name.parse().ok()?).cloned().map(Resource::Strategy),
+            ResourceKind::Decision => {
+                let id = name.name.parse().ok()?;
+                self.decision_by_id(id).cloned().map(Box::new).map(Resource::Decision)
+            }
+            ResourceKind::Operation => {
+                self.operation(name.name.parse().ok()?).cloned().map(Box::new).map(Resource::Operation)
+            }
+            ResourceKind::Action => self.action(name.name.parse().ok()?).cloned().map(Box::new).map(Resource::Action),
         }
     }
 
@@ -185,6 +197,8 @@ impl fmt::Debug for State {
             .field("epoch", &self.epoch())
             .field("sizes", &self.size_count())
             .field("clusters", &self.cluster_count())
+            .field("strategies", &self.strategy_count())
+            .field("actions", &self.action_count())
             .field("requests", &self.request_count())
             .field("restoring", &self.restore.is_some())
             .finish()

@@ -12,8 +12,8 @@ use crate::encoding::{Decoder, Encoder};
 use crate::nodes::{Leader, Nodes};
 use crate::requests::{Floor, Remembered, Requests};
 use crate::restore::{RESTORE_BYTES_MAX, Staging, StagingHead};
+use crate::scaling::encoding as scaling;
 use crate::settings::{self, SettingRow};
-use crate::table::Table;
 use crate::{
     Blob, Cluster, DecodeError, Hash, LogIndex, RULES_VERSION_MAX, RequestId, RulesVersion, Size, State, Time,
     clusters, sizes,
@@ -32,6 +32,7 @@ mod table {
     pub(super) const STAGING: u16 = 40;
     pub(super) const STAGING_CHUNK: u16 = 41;
     pub(super) const REQUEST: u16 = 50;
+    // From 60 on: `scaling::encoding`.
 }
 
 /// What there is one of. The only row of its table, and the first.
@@ -82,6 +83,7 @@ impl State {
         for request in self.requests.rows() {
             row(&mut out, table::REQUEST, &request);
         }
+        scaling::write(self, &mut out);
         out.into_bytes()
     }
 
@@ -125,7 +127,7 @@ impl Reading {
             table::STAGING => self.staging(row.take()?),
             table::STAGING_CHUNK => self.chunk(row.take()?),
             table::REQUEST => self.request(row.take()?),
-            kind => Err(DecodeError::UnknownKind { what: "table of a state", kind }),
+            other => scaling::read(&mut self.state, other, row),
         }
     }
 
@@ -186,7 +188,8 @@ impl Reading {
     fn staging(&mut self, head: StagingHead) -> Result<(), DecodeError> {
         let fits = self.state.restore.is_none() && (1..=RESTORE_BYTES_MAX).contains(&head.bytes_total);
         check(fits, || format!("restore {} is impossible", head.restore))?;
-        let staging = Staging { head, chunks: Table::new() };
+        let mut staging = Staging::begin(head.restore, head.bytes_total, head.hash, head.touched_at);
+        staging.head = head;
         self.state.restore = Some(Arc::new(staging));
         Ok(())
     }
@@ -213,7 +216,7 @@ impl Reading {
 
     fn finish(self) -> Result<State, DecodeError> {
         match self.last {
-            Some(_) => Ok(self.state),
+            Some(_) => scaling::check_whole(&self.state).map(|()| self.state),
             None => Err(DecodeError::Truncated { what: "state" }),
         }
     }

@@ -37,7 +37,7 @@ fn input(case: &Value) -> PlanInput {
                 kind: text(&strategy["type"]),
                 config: options(object(&strategy["config"])),
                 last_decision_ago: strategy["last_decision_ago_s"].as_u64().map(Span::from_secs),
-                failed_sizes: vec![],
+                state: None,
             })
             .collect(),
         activity: match &signals["seconds_since_activity"] {
@@ -66,7 +66,7 @@ fn options(config: &Map<String, Value>) -> Options {
         Value::Bool(value) => OptionValue::Bool(*value),
         number => OptionValue::Number(number.as_i64().unwrap()),
     };
-    Options(config.iter().map(|(key, it)| (key.clone(), value(it))).collect())
+    config.iter().map(|(key, it)| (key, value(it))).collect()
 }
 
 fn text(value: &Value) -> String {

@@ -56,7 +56,7 @@ fn request(command: Command) -> Request {
 
 #[test]
 fn every_command_has_its_bytes() {
-    let commands = samples::commands();
+    let commands = samples::all_commands();
     let sampled: Vec<(u16, &str)> = commands.iter().map(|command| (command.kind(), command.kind_name())).collect();
     assert_eq!(sampled, Command::KINDS, "one sample of each kind, by number");
     let named = |command: &Command| format!("{} {}", command.kind(), command.kind_name());
@@ -69,7 +69,7 @@ fn every_command_has_its_bytes() {
 
 #[test]
 fn every_event_has_its_bytes() {
-    let events = samples::events();
+    let events = samples::all_events();
     let sampled: Vec<(u16, &str)> = events.iter().map(|event| (event.kind(), event.kind_name())).collect();
     assert_eq!(sampled, Event::KINDS, "one sample of each kind, by number");
     let named = |event: &Event| format!("{} {}", event.kind(), event.kind_name());

@@ -229,7 +229,7 @@ impl Configuration {
     /// What these options mean to a strategy of this kind, every default filled in.
     pub fn read(kind: StrategyKind, options: &Options) -> Result<Self, ConfigurationProblem> {
         let Some(CONFIG_VERSION) = options.version() else { return Err(ConfigurationProblem::Version) };
-        for (key, value) in &options.0 {
+        for (key, value) in options.iter() {
             if key == options::CONFIG_VERSION_KEY {
                 continue;
             }

@@ -3,10 +3,10 @@
 //! Here is which options there are, what each may hold, and how a configuration of another version is brought up to
 //! this one. What they mean together is [`super::Configuration`].
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::StrategyKind;
 use crate::Span;
@@ -15,7 +15,7 @@ use crate::Span;
 pub const CONFIG_VERSION: u32 = 1;
 
 /// The key under which a configuration says its version.
-pub const CONFIG_VERSION_KEY: &str = "config_version";
+pub(crate) const CONFIG_VERSION_KEY: &str = "config_version";
 
 /// What an option holds. New kinds go at the end: the place is the number in the log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -59,35 +59,62 @@ impl From<bool> for OptionValue {
     }
 }
 
-/// Options by key.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Options(pub BTreeMap<String, OptionValue>);
+/// Options by key, in the order of their keys.
+///
+/// A list, not a tree: a strategy has a handful of them, and there may be four strategies for each of 100,000 clusters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options(Vec<(Cow<'static, str>, OptionValue)>);
 
 impl Options {
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<OptionValue>) -> Self {
-        self.0.insert(key.to_owned(), value.into());
+        self.set(key, value);
         self
     }
 
+    pub fn set(&mut self, key: &str, value: impl Into<OptionValue>) {
+        match self.place(key) {
+            Ok(place) => self.0[place].1 = value.into(),
+            Err(place) => self.0.insert(place, (shared(key), value.into())),
+        }
+    }
+
     pub fn get(&self, key: &str) -> Option<&OptionValue> {
-        self.0.get(key)
+        self.place(key).ok().map(|place| &self.0[place].1)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &OptionValue)> {
+        self.0.iter().map(|(key, value)| (key.as_ref(), value))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn remove(&mut self, key: &str) -> Option<OptionValue> {
+        self.place(key).ok().map(|place| self.0.remove(place).1)
+    }
+
+    fn place(&self, key: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(known, _)| known.as_ref().cmp(key))
     }
 
     /// These options with `change` laid over them, and without those to be reset.
     #[must_use]
-    pub fn changed(&self, change: &Self, reset: &[String]) -> Self {
+    pub(crate) fn changed(&self, change: &Self, reset: &[String]) -> Self {
         let mut options = self.clone();
         for key in reset {
-            options.0.remove(key);
+            options.remove(key);
         }
-        options.0.extend(change.0.iter().map(|(key, value)| (key.clone(), value.clone())));
+        for (key, value) in change.iter() {
+            options.set(key, value.clone());
+        }
         options
     }
 
     /// The version that the options say they have. One that says none is taken to be of this version.
     pub(crate) fn version(&self) -> Option<u32> {
-        match self.0.get(CONFIG_VERSION_KEY) {
+        match self.get(CONFIG_VERSION_KEY) {
             None => Some(CONFIG_VERSION),
             Some(OptionValue::Number(number)) => u32::try_from(*number).ok(),
             Some(_) => None,
@@ -105,19 +132,50 @@ impl Options {
         }
         let mut options = self.clone();
         for (old, new) in RENAMED {
-            if let Some(value) = options.0.remove(*old) {
-                // A key that is there under its new name already was written by somebody who knew better.
-                options.0.entry((*new).to_owned()).or_insert(value);
+            // A key that is there under its new name already was written by somebody who knew better.
+            if let Some(value) = options.remove(old)
+                && options.get(new).is_none()
+            {
+                options.set(new, value);
             }
         }
-        options.0.insert(CONFIG_VERSION_KEY.to_owned(), i64::from(CONFIG_VERSION).into());
+        options.set(CONFIG_VERSION_KEY, i64::from(CONFIG_VERSION));
         Some(options)
     }
 }
 
-impl<K: Into<String>, V: Into<OptionValue>, const N: usize> From<[(K, V); N]> for Options {
+/// A key that is one of ours need not be kept once for every strategy.
+fn shared(key: &str) -> Cow<'static, str> {
+    let ours = || StrategyKind::PRIORITY_ORDER.into_iter().flat_map(option_definitions).map(|known| known.key);
+    match ours().chain([CONFIG_VERSION_KEY]).find(|known| *known == key) {
+        Some(known) => Cow::Borrowed(known),
+        None => Cow::Owned(key.to_owned()),
+    }
+}
+
+impl<K: AsRef<str>, V: Into<OptionValue>> FromIterator<(K, V)> for Options {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(options: I) -> Self {
+        options.into_iter().fold(Self::default(), |so_far, (key, value)| so_far.with(key.as_ref(), value))
+    }
+}
+
+impl<K: AsRef<str>, V: Into<OptionValue>, const N: usize> From<[(K, V); N]> for Options {
     fn from(options: [(K, V); N]) -> Self {
-        Self(options.into_iter().map(|(key, value)| (key.into(), value.into())).collect())
+        options.into_iter().collect()
+    }
+}
+
+impl Serialize for Options {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+/// Whatever the order in which they were written, and the last one if a key was written twice.
+impl<'de> Deserialize<'de> for Options {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let options = Vec::<(String, OptionValue)>::deserialize(deserializer)?;
+        Ok(options.into_iter().collect())
     }
 }
 

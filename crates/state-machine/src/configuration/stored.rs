@@ -1,1 +1,324 @@
+//! The strategies there are, and which of them rules a cluster.
+//!
+//! For every kind, a cluster is ruled by the strategy that names it, else by that of the most particular pattern, else by
+//! that for all clusters. A strategy takes its place whether it is enabled, readable or neither: switching one off must not
+//! hand its cluster to a wider one.
 
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::like::Like;
+use super::options::Options;
+use super::{Configuration, ConfigurationProblem, StrategyKind};
+use crate::table::{Key, Table};
+use crate::{ClusterId, Revision, StrategyId, Time};
+
+/// Which clusters a strategy is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Target {
+    Cluster(ClusterId),
+    /// All clusters whose name is LIKE this, at any time.
+    Pattern(Key),
+    All,
+}
+
+/// The same, as a user says it: a cluster has a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TargetName {
+    Cluster(String),
+    Pattern(String),
+    All,
+}
+
+impl fmt::Display for TargetName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cluster(name) => write!(f, "cluster {name}"),
+            Self::Pattern(pattern) => write!(f, "all clusters like '{pattern}'"),
+            Self::All => f.write_str("all clusters"),
+        }
+    }
+}
+
+/// A configured rule of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Strategy {
+    pub id: StrategyId,
+    pub kind: StrategyKind,
+    pub target: Target,
+    pub options: Options,
+    /// The version that the options had when they came; nothing if it was the current one. Worth a warning: what they
+    /// meant was worked out, not said.
+    pub migrated_from: Option<u32>,
+    pub created: Revision,
+    /// The etag.
+    pub updated: Revision,
+    pub created_at: Time,
+    pub updated_at: Time,
+}
+
+impl Strategy {
+    /// What the options mean, or why they mean nothing. A size that they name may still be missing.
+    pub fn configuration(&self) -> Result<Configuration, ConfigurationProblem> {
+        Configuration::read(self.kind, &self.options)
+    }
+}
+
+/// A strategy with its options understood once, not at every evaluation.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) strategy: Strategy,
+    pub(crate) configuration: Result<Configuration, ConfigurationProblem>,
+}
+
+impl Stored {
+    fn new(strategy: Strategy) -> Self {
+        let configuration = strategy.configuration();
+        Self { strategy, configuration }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pattern {
+    stored: Arc<Stored>,
+    like: Like,
+    /// How many clusters it matches: the fewer, the more particular.
+    matches: u64,
+}
+
+type Slots = [Option<Arc<Stored>>; StrategyKind::COUNT];
+
+/// The strategy that rules a cluster, of one kind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ruling<'a> {
+    pub(crate) stored: &'a Arc<Stored>,
+    /// A pattern that matches this cluster and as many clusters as the one that rules. The older one rules.
+    pub(crate) tied_with: Option<StrategyId>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Strategies {
+    by_id: Table<StrategyId, Arc<Stored>>,
+    by_cluster: Table<ClusterId, Slots>,
+    all: Slots,
+    /// Of each kind, the most particular first, and of two equal ones the older.
+    patterns: [Arc<Vec<Pattern>>; StrategyKind::COUNT],
+}
+
+impl Strategies {
+    /// By age.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Stored>> {
+        self.by_id.values()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(crate) fn get(&self, id: StrategyId) -> Option<&Arc<Stored>> {
+        self.by_id.get(&id)
+    }
+
+    pub(crate) fn find(&self, target: &Target, kind: StrategyKind) -> Option<&Arc<Stored>> {
+        match target {
+            Target::Cluster(id) => self.by_cluster.get(id)?[kind.slot()].as_ref(),
+            Target::All => self.all[kind.slot()].as_ref(),
+            Target::Pattern(_) => {
+                self.patterns[kind.slot()].iter().map(|it| &it.stored).find(|it| it.strategy.target == *target)
+            }
+        }
+    }
+
+    /// Those that name this very cluster.
+    pub(crate) fn of_cluster(&self, id: ClusterId) -> impl Iterator<Item = &Arc<Stored>> {
+        self.by_cluster.get(&id).into_iter().flatten().flatten()
+    }
+
+    /// Which strategy of each kind rules this cluster.
+    pub(crate) fn rulings(&self, id: ClusterId, name: &str) -> [Option<Ruling<'_>>; StrategyKind::COUNT] {
+        let own = self.by_cluster.get(&id);
+        StrategyKind::PRIORITY_ORDER.map(|kind| {
+            let slot = kind.slot();
+            let untied = |stored| Ruling { stored, tied_with: None };
+            own.and_then(|own| own[slot].as_ref())
+                .map(untied)
+                .or_else(|| self.most_particular(slot, name))
+                .or_else(|| self.all[slot].as_ref().map(untied))
+        })
+    }
+
+    fn most_particular(&self, slot: usize, name: &str) -> Option<Ruling<'_>> {
+        let mut matching = self.patterns[slot].iter().filter(|pattern| pattern.like.matches(name));
+        let first = matching.next()?;
+        let tied = matching.next().filter(|second| second.matches == first.matches);
+        Some(Ruling { stored: &first.stored, tied_with: tied.map(|second| second.stored.strategy.id) })
+    }
+
+    /// The patterns of one kind: whose each is, and how many clusters it matches.
+    pub(crate) fn patterns(&self, kind: StrategyKind) -> impl Iterator<Item = (&Strategy, &Like, u64)> {
+        self.patterns[kind.slot()].iter().map(|it| (&it.stored.strategy, &it.like, it.matches))
+    }
+
+    pub(crate) fn pattern_count(&self) -> usize {
+        self.patterns.iter().map(|patterns| patterns.len()).sum()
+    }
+
+    /// How many clusters the pattern of this strategy matches; nothing if it has none.
+    pub(crate) fn matches(&self, strategy: &Strategy) -> Option<u64> {
+        self.patterns(strategy.kind).find(|(known, ..)| known.id == strategy.id).map(|(.., matches)| matches)
+    }
+
+    /// `names` are those of all clusters, to be counted if the strategy has a pattern.
+    pub(crate) fn put<'a>(&mut self, strategy: &Strategy, names: impl Iterator<Item = &'a str>) {
+        self.remove(strategy.id);
+        let stored = Arc::new(Stored::new(strategy.clone()));
+        let slot = strategy.kind.slot();
+        match &strategy.target {
+            Target::Cluster(cluster) => {
+                let mut slots = self.by_cluster.get(cluster).cloned().unwrap_or_default();
+                slots[slot] = Some(Arc::clone(&stored));
+                self.by_cluster.insert(*cluster, slots);
+            }
+            Target::All => self.all[slot] = Some(Arc::clone(&stored)),
+            Target::Pattern(pattern) => {
+                // What cannot be understood was never let in; it would match nothing.
+                if let Some(like) = Like::new(pattern) {
+                    let matches = names.filter(|name| like.matches(name)).count() as u64;
+                    let patterns = Arc::make_mut(&mut self.patterns[slot]);
+                    patterns.push(Pattern { stored: Arc::clone(&stored), like, matches });
+                    sort(patterns);
+                }
+            }
+        }
+        self.by_id.insert(strategy.id, stored);
+    }
+
+    pub(crate) fn remove(&mut self, id: StrategyId) {
+        let Some(stored) = self.by_id.remove(&id) else { return };
+        let slot = stored.strategy.kind.slot();
+        match &stored.strategy.target {
+            Target::Cluster(cluster) => {
+                if let Some(mut slots) = self.by_cluster.get(cluster).cloned() {
+                    slots[slot] = None;
+                    match slots.iter().all(Option::is_none) {
+                        true => self.by_cluster.remove(cluster),
+                        false => self.by_cluster.insert(*cluster, slots),
+                    };
+                }
+            }
+            Target::All => self.all[slot] = None,
+            Target::Pattern(_) => {
+                Arc::make_mut(&mut self.patterns[slot]).retain(|pattern| pattern.stored.strategy.id != id);
+            }
+        }
+    }
+
+    /// A cluster came, went, or changed its name: each pattern may match one more or one fewer. True: that changes which of
+    /// them are more particular than others, so other clusters may be ruled by another one now.
+    pub(crate) fn cluster_renamed(&mut self, from: Option<&str>, to: Option<&str>) -> bool {
+        let mut reordered = false;
+        for patterns in self.patterns.iter_mut().filter(|patterns| !patterns.is_empty()) {
+            let matches = |like: &Like, name: Option<&str>| u64::from(name.is_some_and(|name| like.matches(name)));
+            if patterns.iter().all(|it| matches(&it.like, from) == matches(&it.like, to)) {
+                continue;
+            }
+            let before = standing(patterns);
+            let patterns = Arc::make_mut(patterns);
+            for pattern in patterns.iter_mut() {
+                pattern.matches += matches(&pattern.like, to);
+                pattern.matches = pattern.matches.saturating_sub(matches(&pattern.like, from));
+            }
+            sort(patterns);
+            reordered |= standing(patterns) != before;
+        }
+        reordered
+    }
+}
+
+/// Who comes before whom, and who is tied with the next.
+fn standing(patterns: &[Pattern]) -> Vec<(StrategyId, bool)> {
+    let next = patterns.iter().skip(1).map(|next| next.matches).map(Some).chain([None]);
+    patterns.iter().zip(next).map(|(it, next)| (it.stored.strategy.id, Some(it.matches) == next)).collect()
+}
+
+fn sort(patterns: &mut [Pattern]) {
+    patterns.sort_by_key(|pattern| (pattern.matches, pattern.stored.strategy.id));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LogIndex;
+
+    fn strategy(ordinal: u32, target: Target) -> Strategy {
+        let made = Revision { index: LogIndex(1), ordinal };
+        Strategy {
+            id: made.into(),
+            kind: StrategyKind::IdleSuspend,
+            target,
+            options: Options::from([("idle_after_s", 60)]),
+            migrated_from: None,
+            created: made,
+            updated: made,
+            created_at: Time::default(),
+            updated_at: Time::default(),
+        }
+    }
+
+    fn id(ordinal: u32) -> StrategyId {
+        StrategyId { index: LogIndex(1), ordinal }
+    }
+
+    const CLUSTER: ClusterId = ClusterId { index: LogIndex(9), ordinal: 0 };
+
+    /// Who rules the cluster of this name, and with whom it is tied.
+    fn ruling(strategies: &Strategies, name: &str) -> Option<(StrategyId, Option<StrategyId>)> {
+        let ruling = strategies.rulings(CLUSTER, name)[StrategyKind::IdleSuspend.slot()]?;
+        Some((ruling.stored.strategy.id, ruling.tied_with))
+    }
+
+    fn table(names: &[&str], targets: Vec<Target>) -> Strategies {
+        let mut strategies = Strategies::default();
+        for (ordinal, target) in (0..).zip(targets) {
+            strategies.put(&strategy(ordinal, target), names.iter().copied());
+        }
+        strategies
+    }
+
+    #[test]
+    fn the_cluster_itself_comes_before_a_pattern_and_a_pattern_before_all() {
+        let pattern = Target::Pattern("prod%".into());
+        let mut strategies = table(&["prod_a"], vec![Target::All, pattern, Target::Cluster(CLUSTER)]);
+        assert_eq!(ruling(&strategies, "prod_a"), Some((id(2), None)));
+        strategies.remove(id(2));
+        assert_eq!(ruling(&strategies, "prod_a"), Some((id(1), None)));
+        assert_eq!(ruling(&strategies, "test"), Some((id(0), None)));
+        strategies.remove(id(1));
+        assert_eq!(ruling(&strategies, "prod_a"), Some((id(0), None)));
+        strategies.remove(id(0));
+        assert_eq!(ruling(&strategies, "prod_a"), None);
+        assert_eq!(strategies, Strategies::default(), "nothing is left behind");
+    }
+
+    #[test]
+    fn of_two_patterns_the_one_that_matches_fewer_clusters_rules() {
+        let names = ["prod_a", "prod_b", "a"];
+        let strategies = table(&names, vec![Target::Pattern("prod%".into()), Target::Pattern("prod_a%".into())]);
+        assert_eq!(ruling(&strategies, "prod_a"), Some((id(1), None)));
+        assert_eq!(ruling(&strategies, "prod_b"), Some((id(0), None)));
+    }
+
+    #[test]
+    fn a_cluster_that_comes_later_can_tie_two_patterns_and_the_older_one_rules() {
+        let mut strategies =
+            table(&["a_x", "b_x", "c_x"], vec![Target::Pattern("%\\_x".into()), Target::Pattern("a%".into())]);
+        assert_eq!(ruling(&strategies, "a_x"), Some((id(1), None)));
+        assert!(!strategies.cluster_renamed(None, Some("a")), "nobody else is ruled differently");
+        assert!(strategies.cluster_renamed(Some("c_x"), None));
+        assert_eq!(ruling(&strategies, "a_x"), Some((id(0), Some(id(1)))));
+        assert!(strategies.cluster_renamed(Some("a"), Some("other")));
+        assert_eq!(ruling(&strategies, "a_x"), Some((id(1), None)));
+    }
+}

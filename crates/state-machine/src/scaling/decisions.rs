@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::Planned;
 use crate::signals::Signals;
-use crate::strategies::chain::Stage;
-use crate::strategies::desired::ReplicaSpec;
+use crate::strategies::chain::{Said, Stage};
+use crate::strategies::desired::{Change, ReplicaSpec};
 use crate::strategies::reason::ChangesAt;
 use crate::{ClusterId, OperationId, Revision, Span, Time};
 
@@ -92,6 +92,7 @@ pub enum Brake {
     OperationUnderWay,
     Rejected,
     StrategyFaulted,
+    StrategyCooldown,
 }
 
 impl Brake {
@@ -104,6 +105,7 @@ impl Brake {
         Self::OperationUnderWay,
         Self::Rejected,
         Self::StrategyFaulted,
+        Self::StrategyCooldown,
     ];
 
     pub fn code(self) -> &'static str {
@@ -116,6 +118,7 @@ impl Brake {
             Self::OperationUnderWay => "OPERATION_UNDER_WAY",
             Self::Rejected => "REJECTED",
             Self::StrategyFaulted => "STRATEGY_FAULTED",
+            Self::StrategyCooldown => "STRATEGY_COOLDOWN",
         }
     }
 
@@ -129,6 +132,7 @@ impl Brake {
             Self::OperationUnderWay => "an operation is under way",
             Self::Rejected => "somebody rejected this change; it is proposed again when something else is wanted",
             Self::StrategyFaulted => "a strategy failed",
+            Self::StrategyCooldown => "a strategy changed something a short while ago, and waits",
         }
     }
 }
@@ -144,23 +148,24 @@ pub struct Held {
 impl Decision {
     /// The same decision on other facts: nobody needs to be told again that a cluster is idle one second longer. What is
     /// compared is what was said and done, not the numbers behind it.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let same_brakes = self.brakes.len() == other.brakes.len()
-            && self.brakes.iter().zip(&other.brakes).all(|(one, other)| one.brake == other.brake);
+    pub(crate) fn is_like(&self, said: &Said, planned: &[Planned], drafted: &(Conclusion, &[Held])) -> bool {
+        let (conclusion, brakes) = *drafted;
+        let same_brakes = self.brakes.len() == brakes.len()
+            && self.brakes.iter().zip(brakes).all(|(one, other)| one.brake == other.brake);
         // Beginning an operation and then seeing it under way is one story.
-        let same_conclusion = match (self.conclusion, other.conclusion) {
+        let same_conclusion = match (self.conclusion, conclusion) {
             (Conclusion::Began(one) | Conclusion::UnderWay(one), Conclusion::UnderWay(other)) => one == other,
             (one, other) => one == other,
         };
         same_conclusion
             && same_brakes
-            && same_stages(&self.stages, &other.stages)
-            && self.desired == other.desired
-            && same_plan(&self.planned, &other.planned)
-            && match (&self.shadow, &other.shadow) {
+            && same_stages(&self.stages, &said.stages)
+            && said.desired.replicas().eq(&self.desired)
+            && same_plan(&self.planned, planned)
+            && match (&self.shadow, &said.shadow) {
                 (None, None) => true,
                 (Some(one), Some(other)) => {
-                    same_stages(&one.stages, &other.stages) && same_plan(&one.planned, &other.planned)
+                    same_stages(&one.stages, &other.stages) && other.desired.replicas().eq(&one.desired)
                 }
                 _ => false,
             }
@@ -173,13 +178,14 @@ fn same_stages(ones: &[Stage], others: &[Stage]) -> bool {
             one.strategy == other.strategy
                 && one.tied_with == other.tied_with
                 && one.reason.is_like(&other.reason)
-                && one.changes.len() == other.changes.len()
-                && one
-                    .changes
-                    .iter()
-                    .zip(&other.changes)
-                    .all(|(one, other)| one.alteration == other.alteration && one.reason.is_like(&other.reason))
+                && same_changes(&one.changes, &other.changes)
+                && same_changes(&one.held_back, &other.held_back)
         })
+}
+
+fn same_changes(ones: &[Change], others: &[Change]) -> bool {
+    let same = |one: &Change, other: &Change| one.alteration == other.alteration && one.reason.is_like(&other.reason);
+    ones.len() == others.len() && ones.iter().zip(others).all(|(one, other)| same(one, other))
 }
 
 /// The same steps for the same kind of reason.

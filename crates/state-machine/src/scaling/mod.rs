@@ -1,10 +1,145 @@
 //! Scaling: from what the strategies want to what is done about it.
 //!
-//! - [`plan`]: what lies between what is there and what is wanted.
-//! - [`decisions`]: the record of one evaluation.
+//! - Here: what is kept, for all clusters and for each.
+//! - [`evaluate`]: which clusters are looked at when. [`deadlines`]: what is due. [`assess`]: what the strategies say.
+//!   [`conclude`]: what comes of it.
+//! - [`plan`]: what lies between what is there and what is wanted. [`brakes`]: whether it may be done now.
+//! - [`operations`] and [`actions`]: what is being done. [`advance`]: the next step. [`claims`]: who takes it, and what came
+//!   of it.
+//! - [`decisions`]: the record of one evaluation. [`explain`]: the same in words. [`retention`]: how long rows are shown.
+//!   [`views`]: how all of it is read.
+//! - [`pause`]: holding a cluster by hand. [`removal`]: dropping one. [`restored`]: bringing back a backup.
 //! - [`what_if`]: the same brain as a pure function, with no cluster behind it.
+//! - [`evolve`]: what the events of all this do to the state. [`encoding`]: how it becomes bytes.
 
+pub(crate) mod actions;
+pub(crate) mod advance;
+pub(crate) mod assess;
+pub(crate) mod brakes;
+pub(crate) mod claims;
+pub(crate) mod conclude;
+pub(crate) mod deadlines;
 pub(crate) mod decisions;
+pub(crate) mod encoding;
+pub(crate) mod evaluate;
+pub(crate) mod evolve;
+pub(crate) mod explain;
 pub(crate) mod ids;
+pub(crate) mod knobs;
+pub(crate) mod operations;
+pub(crate) mod pause;
 pub(crate) mod plan;
+pub(crate) mod rejection;
+pub(crate) mod removal;
+pub(crate) mod restored;
+pub(crate) mod retention;
+pub(crate) mod views;
 pub(crate) mod what_if;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::configuration::StrategyKind;
+use crate::configuration::stored::Strategies;
+use crate::signals::Signals;
+use crate::signals::collectors::Collectors;
+use crate::strategies::StrategyState;
+use crate::table::Table;
+use crate::{ClusterId, Time};
+use actions::Actions;
+use deadlines::{Deadlines, Due, Sweep};
+use decisions::Decision;
+use operations::Operation;
+use pause::Pause;
+use plan::Step;
+use retention::ActionHistory;
+
+/// Everything about scaling. Sizes, clusters and settings have tables of their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scaling {
+    pub(crate) strategies: Strategies,
+    pub(crate) clusters: Table<ClusterId, Arc<ClusterRecord>>,
+    pub(crate) actions: Actions,
+    pub(crate) collectors: Collectors,
+    /// Also of clusters that are gone.
+    pub(crate) history: Table<ClusterId, Arc<ActionHistory>>,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) sweep: Option<Sweep>,
+}
+
+/// What is known about one cluster beyond its name. A cluster that nobody has said anything about has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClusterRecord {
+    pub(crate) signals: Signals,
+    /// By [`StrategyKind::slot`].
+    pub(crate) states: [Option<StrategyState>; StrategyKind::COUNT],
+    pub(crate) decision: Option<Arc<Decision>>,
+    pub(crate) operation: Option<Arc<Operation>>,
+    pub(crate) pause: Option<Pause>,
+    /// When an operation was completed last: the cluster's cooldown counts from here.
+    pub(crate) scaled_at: Option<Time>,
+    /// Operations that failed since one was completed.
+    pub(crate) failures: u32,
+    pub(crate) failed_at: Option<Time>,
+    /// When calls were claimed that the rate limit counts, the oldest first.
+    pub(crate) counted: Vec<Time>,
+    /// What somebody rejected. It is not proposed again while it is still wanted.
+    pub(crate) rejected: Vec<Step>,
+    /// Since when something has been wanted that is not there.
+    pub(crate) pending_since: Option<Time>,
+    pub(crate) due: Option<Time>,
+}
+
+impl Scaling {
+    pub(crate) fn record(&self, id: ClusterId) -> Option<&ClusterRecord> {
+        self.clusters.get(&id).map(Arc::as_ref)
+    }
+
+    /// The record to write to; made if there is none.
+    pub(crate) fn record_mut(&mut self, id: ClusterId) -> &mut ClusterRecord {
+        Arc::make_mut(self.clusters.entry(id).or_default())
+    }
+
+    /// Looks at the cluster at `at`, or before.
+    pub(crate) fn look_at(&mut self, id: ClusterId, at: Time) {
+        let record = self.record_mut(id);
+        let before = record.due.replace(at);
+        if let Some(before) = before {
+            self.deadlines.remove(before, Due::Cluster(id));
+        }
+        self.deadlines.insert(at, Due::Cluster(id));
+    }
+
+    /// The cluster's deadline has come.
+    pub(crate) fn looked_at(&mut self, id: ClusterId) {
+        if self.record(id).is_some_and(|record| record.due.is_some())
+            && let Some(before) = self.record_mut(id).due.take()
+        {
+            self.deadlines.remove(before, Due::Cluster(id));
+        }
+    }
+
+    pub(crate) fn remove_cluster(&mut self, id: ClusterId) {
+        self.looked_at(id);
+        self.clusters.remove(&id);
+    }
+
+    /// A cluster came, went, or changed its name.
+    pub(crate) fn cluster_renamed(&mut self, from: Option<&str>, to: Option<&str>) {
+        if self.strategies.cluster_renamed(from, to) {
+            self.sweep();
+        }
+    }
+
+    /// Any cluster may come out differently from here on.
+    pub(crate) fn sweep(&mut self) {
+        self.sweep = Some(self.sweep.map_or_else(Sweep::start, Sweep::again));
+    }
+}
+
+impl ClusterRecord {
+    pub(crate) fn state_of(&self, kind: StrategyKind) -> Option<&StrategyState> {
+        self.states[kind.slot()].as_ref()
+    }
+}

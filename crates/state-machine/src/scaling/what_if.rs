@@ -7,16 +7,20 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use super::decisions::{Conclusion, Decision, Shadow};
+use super::decisions::{Brake, Conclusion, Decision, Held, Shadow};
+use super::knobs::Knobs;
 use super::plan::{Planned, difference};
 use crate::configuration::options::Options;
-use crate::configuration::{Configuration, StrategyKind};
+use crate::configuration::{Configuration, ConfigurationProblem, StrategyKind};
+use crate::decide::Moment;
+use crate::settings::{self, SettingRow, Settings};
 use crate::signals::replica::{Crash, Hydration, Replica};
 use crate::signals::{Activity, Heard, Signals};
 use crate::sizes::{self, Sizes};
 use crate::strategies::chain::{Link, run};
+use crate::strategies::desired::ReplicaSpec;
 use crate::strategies::{FailedSize, Memory, STRATEGIES, STRATEGY_STATE_VERSION, StrategyState, View};
-use crate::{ClusterId, LogIndex, Revision, Size, Span, StrategyId, Time};
+use crate::{ClusterId, Event, LogIndex, RULES_VERSION_MAX, Rejection, Revision, Size, Span, StrategyId, Time};
 
 /// What there is, as one would write it down.
 #[derive(Clone, Debug, Default)]
@@ -47,8 +51,19 @@ pub struct PlanStrategy {
     pub config: Options,
     /// How long ago a change of this strategy was carried out last.
     pub last_decision_ago: Option<Span>,
-    /// Sizes that failed, and how long ago: what `shrink_to_fit` remembers.
+    /// What it remembers. Of another version, it begins anew, as it would in a cluster.
+    pub state: Option<PlanState>,
+}
+
+/// What a strategy remembers; each kind looks at its own.
+#[derive(Clone, Debug, Default)]
+pub struct PlanState {
+    /// Without one, that of today.
+    pub version: Option<u32>,
+    /// Of `shrink_to_fit`: sizes whose replicas were dropped because they crashed, and how long ago.
     pub failed_sizes: Vec<(String, Span)>,
+    /// Of `idle_suspend`: what was there before the cluster was suspended.
+    pub suspended: Vec<PlanReplica>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,7 +132,8 @@ pub fn plan(input: &PlanInput) -> Result<PlanOutput, PlanError> {
         }
     }
 
-    let stale_after = Span::from_mins(2);
+    let knobs = Knobs::read(&read_settings(&input.settings)?);
+    let stale_after = knobs.stale_after;
     let view = View { now, stale_after, replicas: &signals.replicas, signals: &signals, sizes: &sizes };
     let links: Vec<Link<'_>> = strategies
         .iter()
@@ -139,7 +155,13 @@ pub fn plan(input: &PlanInput) -> Result<PlanOutput, PlanError> {
         })
     });
     let desired = said.desired.specs();
-    let conclusion = if planned.is_empty() { Conclusion::AsWanted } else { Conclusion::Held };
+    let nothing = Revision { index: LogIndex(0), ordinal: 0 };
+    let (conclusion, brakes) = match (planned.is_empty(), knobs.acting) {
+        _ if said.fault().is_some() => (Conclusion::Faulted, vec![Brake::StrategyFaulted]),
+        (true, _) => (Conclusion::AsWanted, vec![]),
+        (false, true) => (Conclusion::Began(nothing.into()), vec![]),
+        (false, false) => (Conclusion::Suppressed, vec![Brake::KillSwitch]),
+    };
     Ok(PlanOutput {
         desired: desired.iter().map(|it| (it.name.to_string(), it.size.to_string())).collect(),
         actions: planned.clone(),
@@ -152,12 +174,27 @@ pub fn plan(input: &PlanInput) -> Result<PlanOutput, PlanError> {
             desired,
             planned,
             shadow,
-            brakes: vec![],
+            brakes: brakes.into_iter().map(|brake| Held { brake, until: None }).collect(),
             conclusion,
             stale_after,
             inputs: signals,
         },
     })
+}
+
+fn read_settings(given: &BTreeMap<String, String>) -> Result<Settings, PlanError> {
+    let mut settings = Settings::default();
+    let at = Moment { index: LogIndex(0), now: NOW_DEFAULT, ordinal: 0 };
+    for (name, value) in given {
+        let field = |rejection: Rejection| PlanError::new(format!("settings.{name}"), rejection);
+        let events = settings::set(&settings, RULES_VERSION_MAX, at, name, value, None).map_err(field)?;
+        for event in events {
+            if let Event::SettingSet { name, value, updated } = event {
+                settings.put(&name, SettingRow { value: Some(value), updated });
+            }
+        }
+    }
+    Ok(settings)
 }
 
 fn read_sizes(names: &[String]) -> Result<Sizes, PlanError> {
@@ -177,8 +214,8 @@ fn read_sizes(names: &[String]) -> Result<Sizes, PlanError> {
 }
 
 fn read_signals(input: &PlanInput, now: Time) -> Result<Signals, PlanError> {
-    let mut signals =
-        Signals { collectors: vec![Heard { collector: COLLECTOR.into(), at: now }], ..Signals::default() };
+    let heard = Heard { collector: COLLECTOR.into(), at: now, confirmed_at: None };
+    let mut signals = Signals { collectors: vec![heard], ..Signals::default() };
     for (place, replica) in input.replicas.iter().enumerate() {
         if signals.replica(&replica.name).is_some() {
             let problem = format!("{:?} is there twice", replica.name);
@@ -219,7 +256,7 @@ fn read_signals(input: &PlanInput, now: Time) -> Result<Signals, PlanError> {
     Ok(signals)
 }
 
-type Read = (StrategyKind, Result<Configuration, crate::configuration::ConfigurationProblem>, StrategyState);
+type Read = (StrategyKind, Result<Configuration, ConfigurationProblem>, StrategyState);
 
 fn read_strategy(place: usize, strategy: &PlanStrategy, now: Time) -> Result<Read, PlanError> {
     let kind: StrategyKind =
@@ -228,16 +265,21 @@ fn read_strategy(place: usize, strategy: &PlanStrategy, now: Time) -> Result<Rea
     let configuration = Configuration::read(kind, &options)
         .map_err(|problem| PlanError::new(format!("strategies[{place}].config.{}", problem.option()), problem))?;
     let ordinal = u32::try_from(place).unwrap_or(u32::MAX);
-    let failed: Vec<FailedSize> = strategy
-        .failed_sizes
-        .iter()
-        .map(|(size, ago)| FailedSize { size: size.as_str().into(), at: now.before(*ago) })
-        .collect();
-    let state = StrategyState {
-        version: STRATEGY_STATE_VERSION,
-        strategy: StrategyId { index: LogIndex(0), ordinal },
-        last_change_at: strategy.last_decision_ago.map(|ago| now.before(ago)),
-        memory: if failed.is_empty() { Memory::Nothing } else { Memory::FailedSizes(failed) },
-    };
+    let mut state = StrategyState::new(StrategyId { index: LogIndex(0), ordinal });
+    if let Some(given) = &strategy.state
+        && given.version.is_none_or(|version| version == STRATEGY_STATE_VERSION)
+    {
+        let failed = given.failed_sizes.iter();
+        let failed = failed.map(|(size, ago)| FailedSize { size: size.as_str().into(), at: now.before(*ago) });
+        let suspended = given.suspended.iter();
+        let suspended =
+            suspended.map(|it| ReplicaSpec { name: it.name.as_str().into(), size: it.size.as_str().into() });
+        state.memory = match kind {
+            StrategyKind::ShrinkToFit if !given.failed_sizes.is_empty() => Memory::FailedSizes(failed.collect()),
+            StrategyKind::IdleSuspend if !given.suspended.is_empty() => Memory::Suspended(suspended.collect()),
+            _ => Memory::Nothing,
+        };
+    }
+    state.last_change_at = strategy.last_decision_ago.map(|ago| now.before(ago));
     Ok((kind, Ok(configuration), state))
 }

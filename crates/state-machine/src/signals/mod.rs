@@ -27,6 +27,15 @@ pub struct Signals {
     pub metrics: Vec<Metric>,
     /// By name.
     pub collectors: Vec<Heard>,
+    /// Replicas that went lately, the oldest first.
+    pub gone: Vec<Gone>,
+}
+
+/// A replica that went, and when. Sights of it from before then come late and mean nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gone {
+    pub name: Key,
+    pub at: Time,
 }
 
 /// Whether anybody uses the cluster.
@@ -62,6 +71,8 @@ pub struct Metric {
 pub struct Heard {
     pub collector: Key,
     pub at: Time,
+    /// When it last said that nothing had changed: everything it had said until then still held.
+    pub confirmed_at: Option<Time>,
 }
 
 /// Whether something that was reported can still be relied on.
@@ -106,16 +117,12 @@ impl Signals {
         self.replicas.retain(|replica| replica.name.as_ref() != name);
     }
 
-    /// When this collector was heard last about this cluster.
-    fn heard_at(&self, collector: &str) -> Option<Time> {
-        self.collectors.iter().find(|heard| heard.collector.as_ref() == collector).map(|heard| heard.at)
-    }
-
-    /// How fresh something is that `collector` saw at `as_of`. As long as the collector shows signs of life, what it said last
-    /// still holds: it would have told us of a change.
+    /// How fresh something is that `collector` saw at `as_of`: as of then, or of when it said that nothing had changed. That
+    /// it is alive enough to report something else does not count: it may be blind on one eye.
     pub fn freshness(&self, collector: &str, as_of: Time, now: Time, stale_after: Span) -> Freshness {
-        let confirmed_at = self.heard_at(collector).map_or(as_of, |heard| heard.max(as_of));
-        Freshness::of(confirmed_at, now, stale_after)
+        let heard = self.collectors.iter().find(|heard| heard.collector.as_ref() == collector);
+        let confirmed_at = heard.and_then(|heard| heard.confirmed_at);
+        Freshness::of(confirmed_at.map_or(as_of, |confirmed_at| confirmed_at.max(as_of)), now, stale_after)
     }
 
     /// How fresh the cluster's best collector is; nothing if none was ever heard.

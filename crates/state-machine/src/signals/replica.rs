@@ -20,7 +20,10 @@ pub struct Replica {
     pub ready: bool,
     /// Takes no new work, because we told it so.
     pub cordoned: bool,
+    /// When this life of it was first seen, or made.
     pub since: Time,
+    /// When it was seen last.
+    pub seen_at: Time,
     pub hydration: Option<Hydration>,
     /// The oldest first.
     pub crashes: Vec<Crash>,
@@ -91,6 +94,7 @@ impl Replica {
             ready: false,
             cordoned: false,
             since: now,
+            seen_at: now,
             hydration: None,
             crashes: Vec::new(),
             notice: None,

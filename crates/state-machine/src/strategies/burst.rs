@@ -4,7 +4,7 @@
 //! what is *there*. A burst replica that is alone is left to others: dropping it would leave nothing.
 
 use super::desired::{Desired, ReplicaSpec};
-use super::reason::{ChangeCause, Reason, just_after};
+use super::reason::{ChangeCause, Reason, earlier, just_after};
 use super::{Hydrated, Overran, Question, Steps, Verdict};
 use crate::configuration::Rule;
 
@@ -24,13 +24,16 @@ pub(crate) fn decide(question: &Question<'_>, desired: &mut Desired, steps: &mut
     let mut hydrated = None;
     let mut unsure = None;
     let mut others = 0_u32;
+    let mut goes_stale = None;
     for replica in desired.replicas().filter(|replica| replica.name.as_ref() != BURST_REPLICA) {
         others += 1;
         match view.hydrated(&replica.name) {
             Hydrated::Yes { fresh_until } => {
                 hydrated.get_or_insert((replica.name.clone(), fresh_until));
             }
-            Hydrated::No { .. } => {}
+            Hydrated::No { fresh_until, .. } => {
+                goes_stale = earlier(goes_stale, Some(just_after(fresh_until, ChangeCause::SignalStale)));
+            }
             Hydrated::Stale { since } => unsure = Some(Reason::SignalStale { since }),
             Hydrated::UnderNotice => unsure = Some(Reason::UnderNotice { replica: replica.name.clone() }),
             Hydrated::Unwatched => unsure = unsure.or(Some(Reason::SignalMissing)),
@@ -50,7 +53,7 @@ pub(crate) fn decide(question: &Question<'_>, desired: &mut Desired, steps: &mut
         return Ok(Verdict::now(Reason::NoOthers));
     }
     if is_there {
-        return Ok(Verdict::now(unsure.unwrap_or(Reason::BurstHelping)));
+        return Ok(Verdict { reason: unsure.unwrap_or(Reason::BurstHelping), changes_at: goes_stale });
     }
     if let Some(replica) = desired.replicas().find(|replica| replica.size == *burst_size) {
         return Ok(Verdict::now(Reason::BurstSizePresent { replica: replica.name.clone() }));

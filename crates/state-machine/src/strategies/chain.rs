@@ -30,6 +30,8 @@ pub struct Stage {
     pub reason: Reason,
     /// From the desired state before it to the one after it.
     pub changes: Vec<Change>,
+    /// What it would have changed as well, were it not in cooldown.
+    pub held_back: Vec<Change>,
     pub changes_at: Option<ChangesAt>,
     /// Two patterns match equally many clusters; this one is the older.
     pub tied_with: Option<StrategyId>,
@@ -45,6 +47,16 @@ pub(crate) struct Said {
 }
 
 impl Said {
+    /// Until when the cooldown of a strategy holds something back; the longest, if there are several.
+    pub(crate) fn cooldown_until(&self) -> Option<Time> {
+        let held = self.stages.iter().filter(|stage| !stage.held_back.is_empty());
+        held.filter_map(|stage| match stage.reason {
+            Reason::InCooldown { until } => Some(until),
+            _ => None,
+        })
+        .max()
+    }
+
     /// A strategy did not come to a decision: nobody may act on what the others made of that.
     pub(crate) fn fault(&self) -> Option<&Stage> {
         self.stages.iter().find(|stage| stage.reason.is_fault())
@@ -99,28 +111,45 @@ fn run_one(
     view: View<'_>,
     desired: &mut Desired,
 ) -> Stage {
-    let stage = |reason, changes, changes_at| Stage {
+    let stage = |reason, changes, held_back, changes_at| Stage {
         strategy: link.id,
         kind: link.kind,
         reason,
         changes,
+        held_back,
         changes_at,
         tied_with: link.tied_with,
     };
     let configuration = match usable(link, view) {
         Ok(configuration) => configuration,
-        Err(reason) => return stage(reason, vec![], None),
+        Err(reason) => return stage(reason, vec![], vec![], None),
     };
-    let cooldown_until: Option<Time> = link.state.in_cooldown(configuration.cooldown, view.now);
-    let question = Question { configuration, state: link.state, view, cooldown_until };
-    desired.begin(link.kind, configuration.scope);
-    let mut steps = Steps::new();
-    match strategies[link.kind.slot()](&question, desired, &mut steps) {
-        Ok(verdict) => {
-            let cooldown_over = cooldown_until.map(|at| ChangesAt { at, why: ChangeCause::CooldownOver });
-            stage(verdict.reason, desired.end(), earlier(verdict.changes_at, cooldown_over))
+    let ask = |desired: &mut Desired, cooldown_until| {
+        let question = Question { configuration, state: link.state, view, cooldown_until };
+        desired.begin(link.kind, configuration.scope);
+        let verdict = strategies[link.kind.slot()](&question, desired, &mut Steps::new());
+        verdict.map(|verdict| (verdict, desired.end()))
+    };
+    let overran = || stage(Reason::Overran { steps_max: STEPS_MAX }, vec![], vec![], None);
+
+    // A cooldown that holds nothing back is not worth a word: what would it want, if it might?
+    let cooldown_until = link.state.in_cooldown(configuration.cooldown, view.now);
+    let mut free = cooldown_until.map(|_| desired.clone());
+    let wish = match free.as_mut().map(|free| ask(free, None)) {
+        None => None,
+        Some(Ok(wish)) => Some(wish),
+        Some(Err(Overran)) => return overran(),
+    };
+    let cooldown_until = cooldown_until.filter(|_| wish.as_ref().is_some_and(|(_, changes)| !changes.is_empty()));
+    match ask(desired, cooldown_until) {
+        Err(Overran) => overran(),
+        Ok((verdict, changes)) => {
+            let wished = wish.map(|(_, wished)| wished).unwrap_or_default();
+            let held_back: Vec<Change> = wished.into_iter().filter(|change| !changes.contains(change)).collect();
+            let held_until = cooldown_until.filter(|_| !held_back.is_empty());
+            let cooldown_over = held_until.map(|at| ChangesAt { at, why: ChangeCause::CooldownOver });
+            stage(verdict.reason, changes, held_back, earlier(verdict.changes_at, cooldown_over))
         }
-        Err(Overran) => stage(Reason::Overran { steps_max: STEPS_MAX }, vec![], None),
     }
 }
 

@@ -141,6 +141,11 @@ impl Desired {
         self.changes.push(Change { alteration: Alteration::Removed(wanted.replica), reason });
     }
 
+    /// Whether a strategy wants something that is not there.
+    pub(crate) fn has_additions(&self) -> bool {
+        self.wanted.iter().any(|wanted| wanted.by.is_some())
+    }
+
     /// Who wanted this replica as it is wanted.
     pub(crate) fn wanted_by(&self, name: &str) -> Option<&Attribution> {
         self.place(name).ok().and_then(|place| self.wanted[place].by.as_ref())

@@ -17,10 +17,11 @@ pub(crate) fn decide(question: &Question<'_>, desired: &mut Desired, steps: &mut
     };
     let view = &question.view;
     steps.take(2 * desired.len())?;
-    let suspended = match &question.state.memory {
-        Memory::Suspended(replicas) if view.replicas.is_empty() => Some(replicas),
+    let taken_away = match &question.state.memory {
+        Memory::Suspended(replicas) => Some(replicas),
         _ => None,
     };
+    let suspended = taken_away.filter(|_| view.replicas.is_empty());
 
     let Some(activity) = &view.signals.activity else {
         return Ok(unknown(Reason::SignalMissing, suspended.is_some(), desired));
@@ -52,8 +53,9 @@ pub(crate) fn decide(question: &Question<'_>, desired: &mut Desired, steps: &mut
         }
         (None, None) => (Reason::NothingToSuspend, goes_stale),
     };
-    if let Some(replicas) = suspended.filter(|_| desired.is_empty()) {
-        // Nobody else brings the replicas back, so whoever took them away does. Somebody is waiting: no cooldown here.
+    if let Some(replicas) = taken_away.filter(|_| !desired.has_additions()) {
+        // Nobody else brings the replicas back, so whoever took them away does, also when the suspension was cut short.
+        // Somebody is waiting: no cooldown here.
         for replica in replicas {
             desired.add(replica.clone(), Reason::Woken);
         }

@@ -46,6 +46,7 @@ pub(crate) enum Hydrated {
     No {
         total: u64,
         hydrated: u64,
+        fresh_until: Time,
     },
     /// It was reported, but too long ago.
     Stale {
@@ -69,15 +70,15 @@ impl View<'_> {
         let replica = self.replica(name);
         let Some(report) = replica.and_then(|replica| replica.hydration.as_ref()) else {
             return match self.signals.watched(self.now, self.stale_after) {
-                Some(Freshness::FreshUntil(_)) => Hydrated::No { total: 0, hydrated: 0 },
+                Some(Freshness::FreshUntil(fresh_until)) => Hydrated::No { total: 0, hydrated: 0, fresh_until },
                 Some(Freshness::StaleSince(since)) => Hydrated::Stale { since },
                 None => Hydrated::Unwatched,
             };
         };
         match self.signals.freshness(&report.collector, report.as_of, self.now, self.stale_after) {
             Freshness::StaleSince(since) => Hydrated::Stale { since },
-            Freshness::FreshUntil(_) if !report.is_complete() => {
-                Hydrated::No { total: report.total, hydrated: report.hydrated }
+            Freshness::FreshUntil(fresh_until) if !report.is_complete() => {
+                Hydrated::No { total: report.total, hydrated: report.hydrated, fresh_until }
             }
             Freshness::FreshUntil(_) if replica.is_some_and(|replica| replica.notice.is_some()) => {
                 Hydrated::UnderNotice
@@ -130,6 +131,11 @@ pub struct FailedSize {
 impl StrategyState {
     pub(crate) fn new(strategy: StrategyId) -> Self {
         Self { version: STRATEGY_STATE_VERSION, strategy, last_change_at: None, memory: Memory::Nothing }
+    }
+
+    /// Whether this is the state of that strategy, in a form that is understood here.
+    pub(crate) fn is_of(&self, strategy: StrategyId) -> bool {
+        self.strategy == strategy && self.version == STRATEGY_STATE_VERSION
     }
 
     /// Until when the strategy has to wait; nothing if it need not.

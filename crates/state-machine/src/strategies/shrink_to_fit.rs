@@ -57,7 +57,9 @@ pub(crate) fn decide(question: &Question<'_>, desired: &mut Desired, steps: &mut
                     healthy = Some((rank, replica.name.clone(), fresh_until));
                 }
             }
-            Hydrated::No { .. } => {}
+            Hydrated::No { fresh_until, .. } => {
+                changes_at = earlier(changes_at, Some(just_after(fresh_until, ChangeCause::SignalStale)));
+            }
             Hydrated::Stale { since } => unsure = Some(Reason::SignalStale { since }),
             Hydrated::UnderNotice => unsure = Some(Reason::UnderNotice { replica: replica.name.clone() }),
             Hydrated::Unwatched => unsure = unsure.or(Some(Reason::SignalMissing)),

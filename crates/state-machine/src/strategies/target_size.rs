@@ -4,7 +4,7 @@
 //! when one of the target size is hydrated.
 
 use super::desired::{Desired, ReplicaSpec};
-use super::reason::{ChangeCause, Reason, just_after};
+use super::reason::{ChangeCause, Reason, earlier, just_after};
 use super::{Hydrated, Overran, Question, Steps, Verdict};
 use crate::configuration::Rule;
 
@@ -28,6 +28,7 @@ pub(crate) fn decide(question: &Question<'_>, desired: &mut Desired, steps: &mut
     }
 
     let mut holds = None;
+    let mut changes_at = None;
     for replica in of_target() {
         let reason = match view.hydrated(&replica.name) {
             Hydrated::Yes { fresh_until } => {
@@ -37,7 +38,8 @@ pub(crate) fn decide(question: &Question<'_>, desired: &mut Desired, steps: &mut
                 }
                 return Ok(Verdict::until(reason, just_after(fresh_until, ChangeCause::SignalStale)));
             }
-            Hydrated::No { total, hydrated } => {
+            Hydrated::No { total, hydrated, fresh_until } => {
+                changes_at = earlier(changes_at, Some(just_after(fresh_until, ChangeCause::SignalStale)));
                 Reason::TargetNotHydrated { replica: replica.name.clone(), total, hydrated }
             }
             Hydrated::Stale { since } => Reason::SignalStale { since },
@@ -47,5 +49,5 @@ pub(crate) fn decide(question: &Question<'_>, desired: &mut Desired, steps: &mut
         // The first one speaks for all: it is the one that most likely was made for this.
         holds.get_or_insert(reason);
     }
-    Ok(Verdict::now(holds.unwrap_or(Reason::TargetAlone)))
+    Ok(Verdict { reason: holds.unwrap_or(Reason::TargetAlone), changes_at })
 }

@@ -4,6 +4,9 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod samples;
+pub mod say_scaling;
+pub mod scaling_samples;
+pub mod show_scaling;
 
 use loadline_state_machine::{
     Actor, Applied, Command, Entry, Hash, LogIndex, Receipt, Request, RequestId, Revision, Sealed, Span, State, Time,
@@ -106,7 +109,7 @@ pub fn restore_commands(backup: &[u8], index: LogIndex, chunk_bytes: usize) -> V
     commands
 }
 
-/// A file of expectations; empty if there is none yet.
+/// Reads a file of expectations, or writes it when the variable `LOADLINE_GOLDEN=rewrite` asks for it.
 #[allow(clippy::disallowed_methods)] // Tests may look at files and the environment; the state machine may not.
 pub fn golden_file(path: &str) -> String {
     std::fs::read_to_string(full(path)).unwrap_or_default()
@@ -117,7 +120,6 @@ pub fn write_golden_file(path: &str, text: &str) {
     std::fs::write(full(path), text).expect("the file of expectations can be written");
 }
 
-/// Whether `LOADLINE_GOLDEN=rewrite` asks for the files of expectations to be written, not compared.
 #[allow(clippy::disallowed_methods)]
 pub fn rewriting() -> bool {
     std::env::var("LOADLINE_GOLDEN").is_ok_and(|value| value == "rewrite")

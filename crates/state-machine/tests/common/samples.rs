@@ -6,7 +6,7 @@ use loadline_state_machine::{
     SettingView, Size, Span, Time,
 };
 
-use super::{NOON, request_id, revision};
+use super::{NOON, request_id, revision, scaling_samples};
 
 pub fn size() -> Size {
     Size {
@@ -101,6 +101,22 @@ pub fn events() -> Vec<Event> {
     ]
 }
 
+/// Those above and those about scaling, by number.
+pub fn all_commands() -> Vec<Command> {
+    let mut all = commands();
+    all.extend(scaling_samples::commands());
+    all.sort_by_key(Command::kind);
+    all
+}
+
+/// Those above and those about scaling, by number.
+pub fn all_events() -> Vec<Event> {
+    let mut all = events();
+    all.extend(scaling_samples::events());
+    all.sort_by_key(Event::kind);
+    all
+}
+
 pub fn rejections() -> Vec<Rejection> {
     let id = request_id(NOON, 7);
     let resource = ResourceName::cluster("demo");
@@ -139,6 +155,9 @@ pub fn rejections() -> Vec<Rejection> {
         Rejection::BackupUnreadable { reason: text("state ends too early") },
         Rejection::BackupTooNew { backup: RulesVersion(2), current: RulesVersion(1) },
     ]
+    .into_iter()
+    .chain(scaling_samples::rejections().into_iter().map(Rejection::from))
+    .collect()
 }
 
 pub fn answers() -> Vec<Answer> {
@@ -152,6 +171,9 @@ pub fn answers() -> Vec<Answer> {
         Answer::Restored { incarnation: 9, backup_index: LogIndex(30), backup_incarnation: 8 },
         Answer::Restoring { restore: revision("40.0"), bytes_received: 300 },
     ]
+    .into_iter()
+    .chain(scaling_samples::answers())
+    .collect()
 }
 
 /// A receipt for every answer and every rejection.
@@ -170,6 +192,11 @@ pub fn requests() -> Vec<Request> {
             commands: commands(),
         },
     ]
+}
+
+/// One with everything about scaling.
+pub fn scaling_request() -> Request {
+    Request { actor: Actor::new("alice", "grpc"), request_id: None, commands: scaling_samples::commands() }
 }
 
 pub fn entry() -> Entry {

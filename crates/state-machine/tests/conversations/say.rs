@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use loadline_state_machine::{
-    Actor, Command, Entry, Hash, NodeNumber, Request, Revision, RulesVersion, Sealed, Span, State, Time, apply,
+    Actor, Call, Command, Entry, Hash, NodeNumber, Request, Revision, RulesVersion, Sealed, Span, State, Time, apply,
     decode_caused_events, pass, rehearse,
 };
 
-use crate::common::{NOON, World, request_id};
+use crate::common::{NOON, World, request_id, say_scaling};
 use crate::show;
 
 pub(crate) struct Speaker {
@@ -55,7 +55,15 @@ impl Speaker {
             assert_eq!(self.world.state, before, "a rehearsal writes nothing");
             return show::result("would be", &answer);
         }
+        if let Some(cluster) = line.strip_prefix("explain ") {
+            let explained = self.world.state.explain(cluster).expect("the cluster exists");
+            return explained.lines().iter().map(|line| line.replace("2026-11-16T", "").replace("Z", "")).collect();
+        }
+        if let Some(sizes) = line.strip_prefix("scene ") {
+            return self.set_scene(sizes);
+        }
         match line {
+            "the backend works" => self.backend_works(),
             "snapshot" => {
                 self.world = self.world.through_snapshot();
                 vec!["the state that was read back is the same".to_owned()]
@@ -64,6 +72,50 @@ impl Speaker {
             "list" => show::everything(&self.world.state),
             _ => self.entry(lines),
         }
+    }
+
+    /// What every conversation about scaling begins with: a leader, the feature, a ladder of sizes, a cluster.
+    fn set_scene(&mut self, sizes: &str) -> Vec<String> {
+        let mut said =
+            vec!["loadline: announce node 1 term=1; found 3 nodes; set enable_auto_scaling to true".to_owned()];
+        said.extend(sizes.split(' ').map(|size| format!("alice: create size {size}")));
+        said.push("alice: create cluster demo".to_owned());
+        for line in &said {
+            self.entry(&[line]);
+        }
+        let index = self.world.state.applied();
+        vec![format!("index {index}: epoch 1, auto-scaling enabled, sizes {sizes}, cluster demo")]
+    }
+
+    /// Every action is claimed and succeeds at once, and a new replica is ready at once, until there is nothing left to do. Told
+    /// are the calls, and what followed from them.
+    fn backend_works(&mut self) -> Vec<String> {
+        let mut told = Vec::new();
+        let next = |world: &World| world.state.claimable_actions().next().cloned();
+        while let Some(action) = next(&self.world) {
+            told.push(format!("{}: {}", action.id, action.call));
+            let mut said = vec!["executor: claim next".to_owned()];
+            if let Call::CreateReplica(made) = &action.call {
+                let (name, size, life) = (&made.name, &made.size, format!("i-{}", action.number));
+                let cluster = action.cluster;
+                said.push(format!("executor: outcome it succeeded life={life}"));
+                said.push(format!("backend: report {cluster}: replica {name} {size} ready life={life} from=backend"));
+            } else {
+                said.push("executor: outcome it succeeded".to_owned());
+            }
+            for line in said {
+                let followed = self.entry(&[&line]);
+                told.extend(
+                    followed
+                        .into_iter()
+                        .filter(|line| line.contains("OperationEnded") || line.contains("DecisionMade")),
+                );
+            }
+        }
+        if told.is_empty() {
+            told.push("there is nothing to do".to_owned());
+        }
+        told
     }
 
     fn entry(&mut self, lines: &[&str]) -> Vec<String> {
@@ -172,7 +224,7 @@ impl Speaker {
             }
             ["finish", "restore"] => Command::FinishRestore { restore: must(restore) },
             ["abort", "restore"] => Command::AbortRestore { restore },
-            _ => panic!("{text:?} is not understood"),
+            _ => say_scaling::command(&self.world.state, text, &plain, &named),
         }
     }
 

@@ -1,10 +1,11 @@
 //! Shows everything that an entry brought about, each fact once and whole.
 
 use loadline_state_machine::{
-    Answer, Applied, Cause, Cluster, Done, Event, Receipt, Refused, Rejection, Resource, Revision, SettingValue,
-    SettingView, Size, State, resource_changes,
+    Answer, Applied, Cause, Cluster, Done, Event, Receipt, Refused, Rejection, Resource, ResourceKind, Revision,
+    SettingValue, SettingView, Size, State, resource_changes,
 };
 
+use crate::common::show_scaling;
 use crate::say::{clock, short};
 
 pub(crate) fn applied(applied: &Applied) -> Vec<String> {
@@ -25,6 +26,10 @@ pub(crate) fn applied(applied: &Applied) -> Vec<String> {
         ));
     }
     for change in resource_changes(&applied.events) {
+        // Decisions, operations and actions are shown whole by their events, many at a time.
+        if matches!(change.name.kind, ResourceKind::Decision | ResourceKind::Operation | ResourceKind::Action) {
+            continue;
+        }
         lines.push(match &change.resource {
             Some(shown) => format!("~ {}: {}", change.name, resource(shown)),
             None => format!("~ {}: gone", change.name),
@@ -78,6 +83,7 @@ fn answer(answer: &Answer) -> String {
             format!("restored index {backup_index} of incarnation {backup_incarnation}, now incarnation {incarnation}")
         }
         Answer::Restoring { restore, bytes_received } => format!("restore {restore}, {bytes_received} bytes received"),
+        other => show_scaling::answer(other),
     }
 }
 
@@ -107,6 +113,7 @@ fn event(event: &Event) -> String {
              now incarnation {incarnation}, node numbers up to {nodes}"
         ),
         Event::RestoreAborted { restore, reason } => format!("restore {restore}, {reason:?}"),
+        other => show_scaling::event(other),
     }
 }
 
@@ -115,6 +122,7 @@ fn resource(resource: &Resource) -> String {
         Resource::Size(shown) => size(shown),
         Resource::Cluster(shown) => cluster(shown),
         Resource::Setting(shown) => setting(shown),
+        other => show_scaling::resource(other),
     }
 }
 
@@ -155,6 +163,7 @@ pub(crate) fn everything(state: &State) -> Vec<String> {
     lines.extend(state.clusters_after(None).map(|shown| format!("cluster {}", cluster(shown))));
     let set = state.settings().into_iter().filter(|shown| shown.updated.is_some());
     lines.extend(set.map(|shown| format!("setting {}", setting(&shown))));
+    lines.extend(show_scaling::everything(state));
     lines
 }
 

@@ -1,0 +1,326 @@
+//! Decisions in words, for people. The words are made here, when somebody looks; nothing that is stored holds them.
+
+use std::fmt;
+
+use super::ClusterRecord;
+use super::actions::{Action, ActionStatus};
+use super::assess::assess;
+use super::conclude::{changes_at, draft};
+use super::decisions::{Brake, Conclusion, Decision, Held, Shadow};
+use super::knobs::Knobs;
+use super::operations::Operation;
+use super::pause::Pause;
+use super::plan::{Planned, Step, difference};
+use crate::signals::replica::Replica;
+use crate::signals::{Freshness, Signals};
+use crate::strategies::STRATEGIES;
+use crate::strategies::chain::Stage;
+use crate::strategies::desired::{Alteration, Change, ReplicaSpec};
+use crate::strategies::reason::ChangesAt;
+use crate::{Cluster, OperationId, Revision, Span, State, Time};
+
+/// Why a cluster is as it is, right now.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    pub cluster: Cluster,
+    /// What would be decided if the cluster were looked at now. It has no id: nothing was recorded.
+    pub now: Decision,
+    /// The latest that was recorded.
+    pub recorded: Option<Decision>,
+    pub pause: Option<Pause>,
+    pub operation: Option<Operation>,
+    /// Those of the operation that are not settled.
+    pub actions: Vec<Action>,
+    pub pending_since: Option<Time>,
+    pub idle_since: Option<Time>,
+}
+
+impl State {
+    /// Nothing if there is no such cluster.
+    pub fn explain(&self, cluster: &str) -> Option<Explanation> {
+        let cluster = self.cluster(cluster)?;
+        let knobs = Knobs::read(&self.settings);
+        let nothing = ClusterRecord::default();
+        let record = self.scaling.record(cluster.id).unwrap_or(&nothing);
+        let assessment = assess(self, cluster, &knobs, &STRATEGIES);
+        let draft = draft(record, &knobs, self.now, &assessment, OperationId::from(Revision::default()));
+        let changes_at = changes_at(self, record, &knobs, &assessment, &draft);
+        let replicas = &record.signals.replicas;
+        let shadow = assessment.said.shadow.map(|shadow| {
+            Box::new(Shadow {
+                planned: difference(replicas, &shadow, &self.sizes),
+                desired: shadow.desired.specs(),
+                stages: shadow.stages,
+            })
+        });
+        let now = Decision {
+            id: Revision::default(),
+            cluster: cluster.id,
+            at: self.now,
+            inputs: record.signals.clone(),
+            stale_after: knobs.stale_after,
+            desired: assessment.said.desired.specs(),
+            stages: assessment.said.stages,
+            planned: assessment.planned,
+            shadow,
+            brakes: draft.brakes,
+            conclusion: draft.conclusion,
+            changes_at,
+        };
+        let operation = record.operation.as_deref().cloned();
+        let live = operation.iter().flat_map(|operation| &operation.units).filter_map(|unit| unit.action);
+        let standing = self.standing(cluster.id);
+        Some(Explanation {
+            cluster: cluster.clone(),
+            now,
+            recorded: record.decision.as_deref().cloned(),
+            pause: record.pause.clone(),
+            actions: live.filter_map(|action| self.action(action).cloned()).collect(),
+            operation,
+            pending_since: record.pending_since,
+            idle_since: standing.and_then(|standing| standing.idle_since()),
+        })
+    }
+}
+
+impl Explanation {
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = vec![format!("cluster {} ({}) at {}", self.cluster.name, self.cluster.id, self.now.at)];
+        if let Some(pause) = &self.pause {
+            let until = pause.expires_at.map(|at| format!(" until {at}")).unwrap_or_default();
+            lines.push(format!("paused since {}{until}: {}", pause.since, pause.reason));
+        }
+        lines.extend(self.now.lines());
+        if let Some(operation) = &self.operation {
+            lines.extend(operation.lines());
+        }
+        for action in &self.actions {
+            lines.push(format!("  {}", action.line()));
+        }
+        if let Some(since) = self.pending_since {
+            lines.push(format!("wanted, and not there, since {since}"));
+        }
+        if let Some(recorded) = &self.recorded {
+            lines.push(format!("last recorded: decision {} at {}", recorded.id, recorded.at));
+        }
+        lines
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.lines().join("\n"))
+    }
+}
+
+impl Decision {
+    /// Everything that went into it and came out, in words.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = self.signals();
+        lines.push("strategies, in the order in which they run:".to_owned());
+        lines.extend(self.stages.iter().map(|stage| format!("  {}", stage_line(stage))));
+        if self.stages.is_empty() {
+            lines.push("  none".to_owned());
+        }
+        lines.push(format!("wanted: {}", specs(&self.desired)));
+        lines.extend(self.planned.iter().map(|planned| format!("  {}", planned_line(planned))));
+        if let Some(shadow) = &self.shadow {
+            lines.push("with those in dry run:".to_owned());
+            lines.extend(shadow.stages.iter().map(|stage| format!("  {}", stage_line(stage))));
+            lines.push(format!("  wanted: {}", specs(&shadow.desired)));
+            lines.extend(shadow.planned.iter().map(|planned| format!("    would {}", planned_line(planned))));
+        }
+        lines.extend(self.brakes.iter().map(held_line));
+        lines.push(self.conclusion_line());
+        lines.push(changes_line(self.changes_at));
+        lines
+    }
+
+    /// What was known, how long ago it was seen, and whether that is too long.
+    fn signals(&self) -> Vec<String> {
+        let signals = &self.inputs;
+        let mut lines = vec!["signals:".to_owned()];
+        let seen = |collector: &str, as_of| self.seen(signals, collector, as_of);
+        match &signals.activity {
+            None => lines.push("  activity: nothing reported".to_owned()),
+            Some(activity) => {
+                let value = match activity.last_at {
+                    None => "none seen".to_owned(),
+                    Some(last_at) => format!("last {}", ago(self.at, last_at)),
+                };
+                lines.push(format!("  activity: {value} ({})", seen(&activity.collector, activity.as_of)));
+            }
+        }
+        for replica in &signals.replicas {
+            lines.push(format!("  replica {}", self.replica(replica)));
+        }
+        for metric in &signals.metrics {
+            let value = format!("{}.{:03}", metric.value_milli / 1_000, (metric.value_milli % 1_000).unsigned_abs());
+            lines.push(format!("  {}: {value} ({})", metric.name, seen(&metric.collector, metric.as_of)));
+        }
+        for heard in &signals.collectors {
+            lines.push(format!("  collector {}: heard {}", heard.collector, ago(self.at, heard.at)));
+        }
+        lines
+    }
+
+    fn replica(&self, replica: &Replica) -> String {
+        let mut line =
+            format!("{} of size {}: {}", replica.name, replica.size, if replica.ready { "ready" } else { "not ready" });
+        if replica.cordoned {
+            line += ", cordoned";
+        }
+        match &replica.hydration {
+            None => line += ", hydration not reported",
+            Some(it) => {
+                let seen = self.seen(&self.inputs, &it.collector, it.as_of);
+                line += &format!(", {} of {} objects hydrated ({seen})", it.hydrated, it.total);
+            }
+        }
+        if let Some(last) = replica.crashes.last() {
+            let count: u64 = replica.crashes.iter().map(|crash| crash.count).sum();
+            line += &format!(", {count} crashes, the last {} ({})", ago(self.at, last.at), last.reason);
+        }
+        if let Some(notice) = &replica.notice {
+            let gone = notice.gone_at.map(|at| format!(", gone at {at}")).unwrap_or_default();
+            line += &format!(", {} notice {}{gone}", notice.kind.as_str(), ago(self.at, notice.given_at));
+        }
+        line
+    }
+
+    fn seen(&self, signals: &Signals, collector: &str, as_of: Time) -> String {
+        let stale = match signals.freshness(collector, as_of, self.at, self.stale_after) {
+            Freshness::FreshUntil(_) => String::new(),
+            Freshness::StaleSince(since) => format!(", STALE since {since}"),
+        };
+        format!("{collector}, {}{stale}", ago(self.at, as_of))
+    }
+
+    fn conclusion_line(&self) -> String {
+        match self.conclusion {
+            Conclusion::AsWanted => "AS_WANTED: what is wanted is there".to_owned(),
+            Conclusion::Held => "HELD: nothing begins".to_owned(),
+            Conclusion::Began(_) if self.id == Revision::default() => "an operation would begin".to_owned(),
+            Conclusion::Began(id) => format!("BEGAN: operation {id}"),
+            Conclusion::UnderWay(id) => format!("UNDER_WAY: operation {id} goes on"),
+            Conclusion::Suppressed => "SUPPRESSED: auto-scaling is disabled, this would have been executed".to_owned(),
+            Conclusion::Faulted => "FAULTED: a strategy failed, what is there stays".to_owned(),
+        }
+    }
+}
+
+impl Operation {
+    pub fn lines(&self) -> Vec<String> {
+        let failing = self.failing.map(|it| format!(", failing: {} ({})", it.code(), it.text())).unwrap_or_default();
+        let (kind, phase) = (self.kind.as_str(), self.phase().as_str());
+        let mut lines = vec![format!("operation {} ({kind}), {phase} since {}{failing}", self.id, self.progress_at)];
+        for unit in &self.units {
+            let drained = unit.drained.map(|it| format!(", {} moved, {} left", it.moved, it.left)).unwrap_or_default();
+            lines.push(format!("  {}: {}{drained}", step(&unit.planned.step), unit.progress.as_str()));
+        }
+        lines
+    }
+}
+
+impl Action {
+    pub fn line(&self) -> String {
+        let status = match self.status {
+            ActionStatus::AwaitingApproval { expires_at } => format!("waits for an approval until {expires_at}"),
+            ActionStatus::Pending { not_before: Some(at) } => format!("PENDING, not before {at}"),
+            ActionStatus::Claimed { epoch, at } => format!("CLAIMED at {at} in epoch {epoch}"),
+            other => other.code().to_owned(),
+        };
+        format!("action {} (number {}): {}, {status}", self.id, self.number, self.call)
+    }
+
+    /// What it is for and what became of it, in words.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = vec![
+            self.line(),
+            format!("  for {} {}: {}, {}", self.kind, self.strategy, self.reason.code(), self.reason),
+            format!("  decided in {}, planned at {}", self.decision, self.created_at),
+            format!("  key {}, {} attempts", self.key(), self.attempt),
+        ];
+        if let Some(error) = &self.error {
+            lines.push(format!("  last said: {error}"));
+        }
+        if let Some(at) = self.settled_at {
+            lines.push(format!("  settled at {at}"));
+        }
+        lines
+    }
+}
+
+fn ago(now: Time, then: Time) -> String {
+    match now.since(then) {
+        span if span == Span::default() => "just now".to_owned(),
+        span => format!("{span} ago"),
+    }
+}
+
+fn stage_line(stage: &Stage) -> String {
+    let changes = match stage.changes.as_slice() {
+        [] => String::new(),
+        changes => format!("; {}", changes.iter().map(change).collect::<Vec<_>>().join(", ")),
+    };
+    let held_back = match stage.held_back.as_slice() {
+        [] => String::new(),
+        held => format!("; not yet: {}", held.iter().map(change).collect::<Vec<_>>().join(", ")),
+    };
+    let tied = stage.tied_with.map(|other| format!("; as particular as {other}, but older")).unwrap_or_default();
+    let until = stage.changes_at.map(|it| format!("; would change at {}", it.at)).unwrap_or_default();
+    format!(
+        "{} {}: {}, {}{changes}{held_back}{tied}{until}",
+        stage.kind,
+        stage.strategy,
+        stage.reason.code(),
+        stage.reason
+    )
+}
+
+fn change(change: &Change) -> String {
+    match &change.alteration {
+        Alteration::Added(replica) => format!("adds {}", spec(replica)),
+        Alteration::Removed(replica) => format!("removes {}", spec(replica)),
+        Alteration::Resized { replica, from } => format!("wants {} instead of size {from}", spec(replica)),
+    }
+}
+
+fn planned_line(planned: &Planned) -> String {
+    format!("{}, because {} ({})", step(&planned.step), planned.reason, planned.kind)
+}
+
+fn step(step: &Step) -> String {
+    match step {
+        Step::Create(replica) => format!("create {}", spec(replica)),
+        Step::Drop { replica, .. } => format!("drop {}", spec(replica)),
+        Step::Replace { old, new, .. } => format!("replace {} by {}", spec(old), spec(new)),
+    }
+}
+
+fn held_line(held: &Held) -> String {
+    let until = match (held.until, held.brake) {
+        (Some(until), _) => format!(", until {until}"),
+        (None, Brake::Paused) => ", until somebody resumes it".to_owned(),
+        (None, _) => String::new(),
+    };
+    format!("held by {}: {}{until}", held.brake.code(), held.brake.text())
+}
+
+fn changes_line(changes_at: Option<ChangesAt>) -> String {
+    match changes_at {
+        None => "would not change by itself".to_owned(),
+        Some(it) => format!("would change at {}: {}", it.at, it.why.text()),
+    }
+}
+
+fn specs(all: &[ReplicaSpec]) -> String {
+    match all {
+        [] => "no replica".to_owned(),
+        all => all.iter().map(spec).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn spec(replica: &ReplicaSpec) -> String {
+    format!("{} ({})", replica.name, replica.size)
+}

@@ -1,0 +1,173 @@
+//! Why a command about scaling is refused. Part of [`crate::Rejection`], in a file of its own.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::configuration::{ConfigurationProblem, StrategyKind};
+use crate::{ActionId, Epoch, Field, RejectionClass, StrategyId, Time};
+
+/// New reasons go at the end: the place is the number in stored receipts.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+pub enum ScalingRejection {
+    #[error("auto-scaling is not enabled: set enable_auto_scaling to true first")]
+    FeatureOff,
+    #[error("{target} has no strategy of type {kind}")]
+    StrategyNotFound { target: String, kind: StrategyKind },
+    #[error(
+        "ambiguous pattern overlap: '{pattern}' and '{other_pattern}' of {other} match equally many clusters ({matches}), \
+         both of them {cluster}: make one of the two match fewer"
+    )]
+    AmbiguousPattern { pattern: String, other: StrategyId, other_pattern: String, matches: u64, cluster: String },
+    #[error(
+        "{pattern:?} is not a pattern: expected 1 to 255 bytes without control characters, not ending in a lone \\"
+    )]
+    InvalidPattern { pattern: String },
+    #[error("{problem}{}", what_would_be_right(.expected))]
+    Configuration { kind: StrategyKind, problem: ConfigurationProblem, expected: String },
+    #[error("{count} is too many for {field}: at most {count_max}")]
+    TooMany { field: Field, count: u64, count_max: u64 },
+    #[error(
+        "cluster {cluster} has {replicas} replicas and {unsettled} actions that are not settled: drop it with CASCADE, or \
+         wait until it is empty"
+    )]
+    ClusterInUse { cluster: String, replicas: u64, unsettled: u64 },
+    #[error("there is no unsettled action {action}: it is settled, or never was")]
+    ActionNotFound { action: ActionId },
+    #[error("epoch {given} is not the current one, {current}: another leader has taken over")]
+    StaleEpoch { given: Epoch, current: Epoch },
+    #[error("no leader has been announced yet")]
+    NoEpoch,
+    #[error("attempt {given} of action {action} is out of date: the current one is {current}")]
+    StaleAttempt { action: ActionId, given: u32, current: u32 },
+    #[error("action {action} is {status}: only one that is pending, or whose outcome is unknown, can be claimed")]
+    NotClaimable { action: ActionId, status: String },
+    #[error("action {action} is tried again at {not_before}, not before")]
+    RetryNotDue { action: ActionId, not_before: Time },
+    #[error("action {first} comes before action {action}: one call at a time, in order")]
+    OutOfTurn { action: ActionId, first: ActionId },
+    #[error("auto-scaling is disabled: set auto_scaling_enabled to true first")]
+    KillSwitchOff,
+    #[error("the rate limit leaves no room for another try of action {action} before {until}")]
+    RateLimited { action: ActionId, until: Time },
+    #[error("action {action} is {status}: only the outcome of a claimed one can be recorded")]
+    NotClaimed { action: ActionId, status: String },
+    #[error("action {action} is {status}: it does not wait for an approval")]
+    NotAwaitingApproval { action: ActionId, status: String },
+}
+
+fn what_would_be_right(expected: &str) -> String {
+    if expected.is_empty() { String::new() } else { format!(": expected {expected}") }
+}
+
+impl ScalingRejection {
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            Self::FeatureOff => "FEATURE_OFF",
+            Self::StrategyNotFound { .. } => "STRATEGY_NOT_FOUND",
+            Self::AmbiguousPattern { .. } => "AMBIGUOUS_PATTERN",
+            Self::InvalidPattern { .. } => "INVALID_PATTERN",
+            Self::Configuration { problem, .. } => problem.code(),
+            Self::TooMany { .. } => "TOO_MANY",
+            Self::ClusterInUse { .. } => "CLUSTER_IN_USE",
+            Self::ActionNotFound { .. } => "ACTION_NOT_FOUND",
+            Self::StaleEpoch { .. } => "STALE_EPOCH",
+            Self::NoEpoch => "NO_EPOCH",
+            Self::StaleAttempt { .. } => "STALE_ATTEMPT",
+            Self::NotClaimable { .. } => "NOT_CLAIMABLE",
+            Self::RetryNotDue { .. } => "RETRY_NOT_DUE",
+            Self::OutOfTurn { .. } => "OUT_OF_TURN",
+            Self::KillSwitchOff => "KILL_SWITCH_OFF",
+            Self::RateLimited { .. } => "RATE_LIMITED",
+            Self::NotClaimed { .. } => "NOT_CLAIMED",
+            Self::NotAwaitingApproval { .. } => "NOT_AWAITING_APPROVAL",
+        }
+    }
+
+    pub(crate) fn class(&self) -> RejectionClass {
+        match self {
+            Self::InvalidPattern { .. } | Self::Configuration { .. } | Self::TooMany { .. } => RejectionClass::Invalid,
+            Self::StrategyNotFound { .. } | Self::ActionNotFound { .. } => RejectionClass::NotFound,
+            Self::FeatureOff
+            | Self::AmbiguousPattern { .. }
+            | Self::ClusterInUse { .. }
+            | Self::StaleEpoch { .. }
+            | Self::NoEpoch
+            | Self::StaleAttempt { .. }
+            | Self::NotClaimable { .. }
+            | Self::RetryNotDue { .. }
+            | Self::OutOfTurn { .. }
+            | Self::KillSwitchOff
+            | Self::RateLimited { .. }
+            | Self::NotClaimed { .. }
+            | Self::NotAwaitingApproval { .. } => RejectionClass::Precondition,
+        }
+    }
+
+    pub(crate) fn field(&self) -> Option<Field> {
+        match self {
+            Self::StrategyNotFound { .. } | Self::AmbiguousPattern { .. } | Self::InvalidPattern { .. } => {
+                Some(Field::Target)
+            }
+            Self::Configuration { .. } => Some(Field::Options),
+            Self::TooMany { field, .. } => Some(*field),
+            Self::ClusterInUse { .. } => Some(Field::Name),
+            Self::StaleEpoch { .. } => Some(Field::Epoch),
+            Self::StaleAttempt { .. } => Some(Field::Attempt),
+            Self::ActionNotFound { .. }
+            | Self::NotClaimable { .. }
+            | Self::RetryNotDue { .. }
+            | Self::OutOfTurn { .. }
+            | Self::RateLimited { .. }
+            | Self::NotClaimed { .. }
+            | Self::NotAwaitingApproval { .. } => Some(Field::Action),
+            Self::FeatureOff | Self::NoEpoch | Self::KillSwitchOff => None,
+        }
+    }
+
+    pub(crate) fn metadata(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::FeatureOff | Self::NoEpoch | Self::KillSwitchOff => vec![],
+            Self::StrategyNotFound { target, kind } => vec![("target", target.clone()), ("kind", kind.to_string())],
+            Self::AmbiguousPattern { pattern, other, other_pattern, matches, cluster } => vec![
+                ("pattern", pattern.clone()),
+                ("other", other.to_string()),
+                ("other_pattern", other_pattern.clone()),
+                ("matches", matches.to_string()),
+                ("cluster", cluster.clone()),
+            ],
+            Self::InvalidPattern { pattern } => vec![("pattern", pattern.clone())],
+            Self::Configuration { kind, problem, expected } => vec![
+                ("kind", kind.to_string()),
+                ("option", problem.option().to_owned()),
+                ("expected", expected.clone()),
+            ],
+            Self::TooMany { field, count, count_max } => {
+                vec![("field", field.to_string()), ("count", count.to_string()), ("count_max", count_max.to_string())]
+            }
+            Self::ClusterInUse { cluster, replicas, unsettled } => vec![
+                ("cluster", cluster.clone()),
+                ("replicas", replicas.to_string()),
+                ("unsettled", unsettled.to_string()),
+            ],
+            Self::ActionNotFound { action } => vec![("action", action.to_string())],
+            Self::StaleEpoch { given, current } => {
+                vec![("given", given.to_string()), ("current", current.to_string())]
+            }
+            Self::StaleAttempt { action, given, current } => {
+                vec![("action", action.to_string()), ("given", given.to_string()), ("current", current.to_string())]
+            }
+            Self::NotClaimable { action, status }
+            | Self::NotClaimed { action, status }
+            | Self::NotAwaitingApproval { action, status } => {
+                vec![("action", action.to_string()), ("status", status.clone())]
+            }
+            Self::RetryNotDue { action, not_before } => {
+                vec![("action", action.to_string()), ("not_before_ms", not_before.as_millis().to_string())]
+            }
+            Self::OutOfTurn { action, first } => vec![("action", action.to_string()), ("first", first.to_string())],
+            Self::RateLimited { action, until } => {
+                vec![("action", action.to_string()), ("until_ms", until.as_millis().to_string())]
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! How one reads what the state knows about scaling.
+
+use std::sync::Arc;
+
+use super::ClusterRecord;
+use super::actions::{Action, ActionStatus};
+use super::claims::first_in_turn;
+use super::decisions::Decision;
+use super::knobs::Knobs;
+use super::operations::Operation;
+use super::pause::Pause;
+use super::retention::ActionHistory;
+use crate::configuration::StrategyKind;
+use crate::configuration::stored::{Strategy, Target, TargetName};
+use crate::signals::Signals;
+use crate::signals::collectors::Collector;
+use crate::strategies::StrategyState;
+use crate::{ActionId, ClusterId, LogIndex, OperationId, State, StrategyId, Time};
+
+/// What is known about one cluster, as far as scaling goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing<'a> {
+    record: &'a ClusterRecord,
+}
+
+impl<'a> Standing<'a> {
+    pub fn signals(self) -> &'a Signals {
+        &self.record.signals
+    }
+
+    /// The latest.
+    pub fn decision(self) -> Option<&'a Decision> {
+        self.record.decision.as_deref()
+    }
+
+    pub fn operation(self) -> Option<&'a Operation> {
+        self.record.operation.as_deref()
+    }
+
+    pub fn pause(self) -> Option<&'a Pause> {
+        self.record.pause.as_ref()
+    }
+
+    /// What the strategy of this kind that rules the cluster remembers.
+    pub fn strategy_state(self, kind: StrategyKind) -> Option<&'a StrategyState> {
+        self.record.state_of(kind)
+    }
+
+    /// When an operation was completed last.
+    pub fn scaled_at(self) -> Option<Time> {
+        self.record.scaled_at
+    }
+
+    /// Since when something has been wanted that is not there.
+    pub fn pending_since(self) -> Option<Time> {
+        self.record.pending_since
+    }
+
+    /// Since when nobody has used it, as far as anybody has looked.
+    pub fn idle_since(self) -> Option<Time> {
+        self.record.signals.activity.as_ref().map(|activity| activity.idle_since())
+    }
+
+    /// Operations that failed since one was completed.
+    pub fn failures(self) -> u32 {
+        self.record.failures
+    }
+
+    /// When calls were claimed that the rate limit counts, the oldest first.
+    pub fn counted_calls(self) -> &'a [Time] {
+        &self.record.counted
+    }
+}
+
+/// Which strategy of one kind rules a cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Ruled<'a> {
+    pub strategy: &'a Strategy,
+    /// A pattern that fits as well; the older one rules.
+    pub tied_with: Option<StrategyId>,
+}
+
+impl State {
+    /// Nothing if nobody has said anything about this cluster yet.
+    pub fn standing(&self, cluster: ClusterId) -> Option<Standing<'_>> {
+        self.scaling.record(cluster).map(|record| Standing { record })
+    }
+
+    /// By age.
+    pub fn strategies(&self) -> impl Iterator<Item = &Strategy> {
+        self.scaling.strategies.iter().map(|stored| &stored.strategy)
+    }
+
+    pub fn strategy(&self, id: StrategyId) -> Option<&Strategy> {
+        self.scaling.strategies.get(id).map(|stored| &stored.strategy)
+    }
+
+    pub fn strategy_for(&self, target: &TargetName, kind: StrategyKind) -> Option<&Strategy> {
+        let target = match target {
+            TargetName::Cluster(name) => Target::Cluster(self.cluster(name)?.id),
+            TargetName::Pattern(pattern) => Target::Pattern(pattern.as_str().into()),
+            TargetName::All => Target::All,
+        };
+        self.scaling.strategies.find(&target, kind).map(|stored| &stored.strategy)
+    }
+
+    pub fn strategy_count(&self) -> usize {
+        self.scaling.strategies.len()
+    }
+
+    /// How many clusters the pattern of this strategy matches; nothing if it has none.
+    pub fn pattern_matches(&self, strategy: &Strategy) -> Option<u64> {
+        self.scaling.strategies.matches(strategy)
+    }
+
+    /// The strategies that rule this cluster, in the order in which they run.
+    pub fn ruling(&self, cluster: ClusterId) -> Vec<Ruled<'_>> {
+        let Some(cluster) = self.cluster_by_id(cluster) else { return vec![] };
+        let rulings = self.scaling.strategies.rulings(cluster.id, &cluster.name);
+        let ruled = rulings.into_iter().flatten();
+        ruled.map(|it| Ruled { strategy: &it.stored.strategy, tied_with: it.tied_with }).collect()
+    }
+
+    /// The latest decision about this cluster.
+    pub fn decision_by_id(&self, cluster: ClusterId) -> Option<&Decision> {
+        self.standing(cluster)?.decision()
+    }
+
+    /// The operations that are under way.
+    pub fn operations(&self) -> impl Iterator<Item = &Operation> {
+        self.scaling.clusters.values().filter_map(|record| record.operation.as_deref())
+    }
+
+    pub fn operation(&self, id: OperationId) -> Option<&Operation> {
+        self.operations().find(|operation| operation.id == id)
+    }
+
+    /// The unsettled actions, the oldest first.
+    pub fn actions(&self) -> impl Iterator<Item = &Action> {
+        self.scaling.actions.iter().map(Arc::as_ref)
+    }
+
+    pub fn action(&self, id: ActionId) -> Option<&Action> {
+        self.scaling.actions.get(id).map(Arc::as_ref)
+    }
+
+    pub fn action_count(&self) -> usize {
+        self.scaling.actions.len()
+    }
+
+    /// The actions that could be claimed right now, the oldest first: those whose turn it is. One whose outcome is not known,
+    /// or that an earlier leader claimed, is to be read back first.
+    pub fn claimable_actions(&self) -> impl Iterator<Item = &Action> {
+        let knobs = Knobs::read(&self.settings);
+        let epoch = self.epoch();
+        self.actions().filter(move |action| {
+            let free = match action.status {
+                ActionStatus::Pending { not_before } => not_before.is_none_or(|at| at <= self.now),
+                ActionStatus::Unknown { .. } => true,
+                ActionStatus::Claimed { epoch: claimed, .. } => epoch.is_some_and(|epoch| claimed < epoch),
+                _ => false,
+            };
+            let operation = self.scaling.record(action.cluster).and_then(|record| record.operation.as_deref());
+            let in_turn = operation.is_none_or(|operation| first_in_turn(self, operation) == Some(action.id));
+            knobs.feature && knobs.acting && free && in_turn
+        })
+    }
+
+    /// By name.
+    pub fn collectors(&self) -> impl Iterator<Item = &Collector> {
+        self.scaling.collectors.iter()
+    }
+
+    pub fn collector(&self, name: &str) -> Option<&Collector> {
+        self.scaling.collectors.get(name)
+    }
+
+    /// Of a cluster that is there, or was.
+    pub fn action_history(&self, cluster: ClusterId) -> Option<&ActionHistory> {
+        self.scaling.history.get(&cluster).map(Arc::as_ref)
+    }
+
+    /// Whether the row of a settled action is still to be shown.
+    pub fn shows_action(&self, cluster: ClusterId, index: LogIndex, settled_at: Time) -> bool {
+        let retention = Knobs::read(&self.settings).retention;
+        self.action_history(cluster).is_some_and(|it| it.shows(index, settled_at, self.now, retention))
+    }
+
+    /// Clusters wait to be looked at: the next entry, if only a tick, should come soon.
+    pub fn evaluations_wait(&self) -> bool {
+        let knobs = Knobs::read(&self.settings);
+        knobs.feature && (self.scaling.sweep.is_some() || self.scaling.deadlines.first_due(self.now).is_some())
+    }
+}

@@ -1,0 +1,191 @@
+//! The part of the language of conversations that is about scaling.
+//!
+//! ```text
+//! create strategy target_size for demo size=25cc     also: for all, for like prod_%; "unchecked" takes it as it is
+//! change strategy target_size for demo size=50cc reset=cooldown_s
+//! report demo: replica r1 25cc ready, idle 20s | other: alive    also: from=NAME seq=N, and age=3s in any part
+//! claim next; outcome it succeeded life=i-1           also by id, with epoch=... attempt=...
+//! approve waiting; reject waiting "too dear"; pause demo "maintenance" for=10m; resume demo
+//! ```
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use loadline_state_machine::{
+    ActionId, ActionStatus, ClusterRef, ClusterReport, Command, DrainResult, Epoch, LogIndex, NoticeKind, Observation,
+    OptionValue, Options, Outcome, Report, Seen, Span, State, StrategyKind, TargetName, option_definition,
+};
+
+pub fn command(state: &State, text: &str, plain: &[&str], named: &BTreeMap<&str, &str>) -> Command {
+    let etag = named.get("etag").map(|etag| read(etag));
+    match plain {
+        ["create", "strategy", kind, "for", rest @ ..] => {
+            let (target, rest) = target(rest);
+            let kind: StrategyKind = read(kind);
+            let options = options(kind, named);
+            let (if_not_exists, unchecked) = (rest.contains(&"exists"), rest.contains(&"unchecked"));
+            Command::CreateStrategy { target, kind, options, if_not_exists, unchecked }
+        }
+        ["change", "strategy", kind, "for", rest @ ..] => {
+            let (target, rest) = target(rest);
+            let kind: StrategyKind = read(kind);
+            let reset = named.get("reset").map(|keys| keys.split(',').map(str::to_owned).collect()).unwrap_or_default();
+            let options = options(kind, named);
+            Command::ChangeStrategy { target, kind, options, reset, etag, unchecked: rest.contains(&"unchecked") }
+        }
+        ["drop", "strategy", kind, "for", rest @ ..] => {
+            let (target, rest) = target(rest);
+            Command::DropStrategy { target, kind: read(kind), etag, allow_missing: rest == ["if", "exists"] }
+        }
+        ["drop", "strategies", "for", rest @ ..] => Command::DropStrategies { target: target(rest).0 },
+        ["cascade", "cluster", name] => {
+            Command::DropClusterCascade { name: (*name).to_owned(), etag, allow_missing: false }
+        }
+        ["report", ..] => report(state, text),
+        ["pause", cluster, reason @ ..] => Command::PauseCluster {
+            cluster: (*cluster).to_owned(),
+            reason: reason.join(" "),
+            expires_in: named.get("for").map(|span| read(span)),
+        },
+        ["resume", cluster] => Command::ResumeCluster { cluster: (*cluster).to_owned() },
+        ["claim", action] => {
+            let action = find_action(state, action);
+            let next = state.action(action).map_or(1, |action| action.attempt + 1);
+            Command::ClaimAction { action, epoch: epoch(state, named), attempt: attempt(named, next) }
+        }
+        ["outcome", action, rest @ ..] => {
+            let action = find_action(state, action);
+            let current = state.action(action).map_or(1, |action| action.attempt);
+            let outcome = outcome(rest, named);
+            Command::RecordOutcome { action, epoch: epoch(state, named), attempt: attempt(named, current), outcome }
+        }
+        ["approve", action] => Command::ApproveAction { action: find_action(state, action) },
+        ["reject", action, reason @ ..] => {
+            Command::RejectAction { action: find_action(state, action), reason: reason.join(" ") }
+        }
+        _ => panic!("{text:?} is not understood"),
+    }
+}
+
+fn target<'a, 'b>(words: &'a [&'b str]) -> (TargetName, &'a [&'b str]) {
+    match words {
+        ["all", rest @ ..] => (TargetName::All, rest),
+        ["like", pattern, rest @ ..] => (TargetName::Pattern((*pattern).to_owned()), rest),
+        [name, rest @ ..] => (TargetName::Cluster((*name).to_owned()), rest),
+        [] => panic!("a strategy is for somebody"),
+    }
+}
+
+/// Values as SQL would write them where the option is known, else as they look.
+fn options(kind: StrategyKind, named: &BTreeMap<&str, &str>) -> Options {
+    let known = named.iter().filter(|(key, _)| !["etag", "reset"].contains(key));
+    known
+        .map(|(key, text)| {
+            let parsed = option_definition(kind, key).and_then(|definition| definition.parse(text));
+            let guessed = || match (text.parse::<i64>(), text.parse::<bool>()) {
+                (Ok(number), _) => OptionValue::Number(number),
+                (_, Ok(value)) => OptionValue::Bool(value),
+                _ => OptionValue::Text((*text).to_owned()),
+            };
+            let key = option_definition(kind, key).map_or(*key, |definition| definition.key);
+            (key, parsed.unwrap_or_else(guessed))
+        })
+        .collect()
+}
+
+fn report(state: &State, text: &str) -> Command {
+    let text = text.strip_prefix("report ").expect("a report");
+    let (named, plain): (Vec<&str>, Vec<&str>) =
+        text.split(' ').partition(|word| word.starts_with("from=") || word.starts_with("seq="));
+    let named: BTreeMap<&str, &str> = named.into_iter().filter_map(|word| word.split_once('=')).collect();
+    let collector = named.get("from").copied().unwrap_or("watcher").to_owned();
+    let next = state.collector(&collector).map_or(1, |known| known.sequence + 1);
+    let sequence = named.get("seq").map_or(next, |sequence| read(sequence));
+    let plain = plain.join(" ");
+    let clusters = plain.split(" | ").filter(|part| *part != "nothing").map(|part| {
+        let (cluster, seen) = part.split_once(": ").unwrap_or_else(|| panic!("{part:?}: about which cluster?"));
+        let cluster = match cluster.parse() {
+            Ok(id) => ClusterRef::Id(id),
+            Err(_) => ClusterRef::Name(cluster.to_owned()),
+        };
+        ClusterReport { cluster, observations: seen.split(", ").map(observation).collect() }
+    });
+    Command::ReportSignals { collector, sequence, clusters: clusters.collect() }
+}
+
+fn observation(text: &str) -> Observation {
+    let (named, plain): (Vec<&str>, Vec<&str>) = text.split_whitespace().partition(|word| word.contains('='));
+    let named: BTreeMap<&str, &str> = named.into_iter().filter_map(|word| word.split_once('=')).collect();
+    let life = named.get("life").map(|life| (*life).to_owned());
+    let owned = |name: &str| name.to_owned();
+    let seen = match plain.as_slice() {
+        ["alive"] => Seen::Alive,
+        ["idle", "ever"] => Seen::Activity { idle_for: None },
+        ["idle", span] => Seen::Activity { idle_for: Some(read(span)) },
+        ["replica", name, size, ready] => {
+            Seen::Replica { name: owned(name), size: owned(size), incarnation: life, ready: *ready == "ready" }
+        }
+        ["gone", name] => Seen::ReplicaGone { name: owned(name), incarnation: life },
+        ["hydration", name, of] => {
+            let (hydrated, total) = of.split_once('/').expect("as in 1/3");
+            Seen::Hydration { replica: owned(name), total: read(total), hydrated: read(hydrated) }
+        }
+        ["crash", name, rest @ ..] => Seen::Crash {
+            replica: owned(name),
+            oom: rest.first() == Some(&"oom"),
+            reason: rest.join(" "),
+            count: named.get("count").map_or(1, |count| read(count)),
+        },
+        ["metric", name, value] => Seen::Metric { name: owned(name), value_milli: read(value) },
+        ["notice", name, kind] => Seen::Notice {
+            replica: owned(name),
+            kind: if *kind == "spot" { NoticeKind::Spot } else { NoticeKind::Preemption },
+            gone_in: named.get("in").map(|span| read(span)),
+        },
+        _ => panic!("{text:?} cannot be seen"),
+    };
+    Observation { age: named.get("age").map_or(Span::default(), |age| read(age)), seen }
+}
+
+fn outcome(words: &[&str], named: &BTreeMap<&str, &str>) -> Outcome {
+    match words {
+        ["succeeded"] => {
+            let number = |name| named.get(name).map(|number| read::<u64>(number));
+            let report = match (named.get("life"), number("moved")) {
+                (Some(life), _) => Report::Created { incarnation: Some((*life).to_owned()) },
+                (None, Some(moved)) => Report::Drained(DrainResult { moved, left: number("left").unwrap_or(0) }),
+                (None, None) => Report::Nothing,
+            };
+            Outcome::Succeeded { report }
+        }
+        ["failed", "retryable", reason @ ..] => Outcome::Failed { retryable: true, reason: reason.join(" ") },
+        ["failed", reason @ ..] => Outcome::Failed { retryable: false, reason: reason.join(" ") },
+        ["unknown", reason @ ..] => Outcome::Unknown { reason: reason.join(" ") },
+        _ => panic!("{words:?} is no outcome"),
+    }
+}
+
+/// "next" can be claimed, "it" was, "waiting" waits for an approval.
+pub fn find_action(state: &State, word: &str) -> ActionId {
+    let found = match word {
+        "next" => state.claimable_actions().next(),
+        "it" => state.actions().find(|action| action.status.is_in_flight()),
+        "waiting" => state.actions().find(|action| matches!(action.status, ActionStatus::AwaitingApproval { .. })),
+        id => return read(id),
+    };
+    // What is not there is asked for all the same: the refusal is the answer.
+    found.map_or(ActionId { index: LogIndex(0), ordinal: 0 }, |action| action.id)
+}
+
+fn epoch(state: &State, named: &BTreeMap<&str, &str>) -> Epoch {
+    let current = state.epoch().expect("a leader was announced");
+    named.get("epoch").map_or(current, |index| Epoch { index: LogIndex(read(index)), ..current })
+}
+
+fn attempt(named: &BTreeMap<&str, &str>, default: u32) -> u32 {
+    named.get("attempt").map_or(default, |attempt| read(attempt))
+}
+
+fn read<T: FromStr>(text: &str) -> T {
+    text.parse().unwrap_or_else(|_| panic!("{text:?} is not understood"))
+}

@@ -1,0 +1,380 @@
+//! One of everything about scaling that has a place in the log, in a receipt or in a state.
+
+use loadline_state_machine::{
+    Action, ActionId, ActionStatus, Activity, Alteration, Answer, Brake, Call, Change, ChangeCause, ChangesAt,
+    ClusterId, ClusterRef, ClusterReport, Command, Conclusion, ConfigurationProblem, Crash, Decision, DrainResult,
+    Epoch, Event, FailureReason, Field, Gone, Heard, Held, Hydration, LogIndex, Memory, Metric, Notice, NoticeKind,
+    Observation, Operation, OperationEnd, OperationId, OperationKind, Options, Outcome, Pause, Planned, Progress,
+    Reason, Replica, ReplicaLife, ReplicaSpec, Report, ReportReceipt, RestoredKnowledge, ResumeReason, Revision,
+    ScalingRejection, Seen, Shadow, Signals, Span, Stage, Step, Strategy, StrategyId, StrategyKind, StrategyState,
+    Target, TargetName, Time, Unit,
+};
+
+use super::{NOON, revision};
+
+const EPOCH: Epoch = Epoch { incarnation: NOON.as_millis(), index: LogIndex(40) };
+
+fn at(index: u64, ordinal: u32) -> Revision {
+    Revision { index: LogIndex(index), ordinal }
+}
+
+fn cluster() -> ClusterId {
+    at(300, 1).into()
+}
+
+fn strategy_id() -> StrategyId {
+    at(301, 0).into()
+}
+
+fn action_id() -> ActionId {
+    at(302, 3).into()
+}
+
+fn operation_id() -> OperationId {
+    at(302, 2).into()
+}
+
+fn spec(name: &str, size: &str) -> ReplicaSpec {
+    ReplicaSpec { name: name.into(), size: size.into() }
+}
+
+fn options() -> Options {
+    Options::from([("size", "50cc")]).with("cooldown_s", 60).with("enabled", true).with("config_version", 1)
+}
+
+fn observations() -> Vec<Observation> {
+    let name = || "r1".to_owned();
+    let seen = vec![
+        Seen::Alive,
+        Seen::Activity { idle_for: Some(Span::from_secs(20)) },
+        Seen::Activity { idle_for: None },
+        Seen::Replica { name: name(), size: "50cc".to_owned(), incarnation: Some("i-1".to_owned()), ready: true },
+        Seen::ReplicaGone { name: name(), incarnation: None },
+        Seen::Hydration { replica: name(), total: 3, hydrated: 2 },
+        Seen::Crash { replica: name(), oom: true, reason: "killed".to_owned(), count: 2 },
+        Seen::Metric { name: "queue_depth".to_owned(), value_milli: -2_500 },
+        Seen::Notice { replica: name(), kind: NoticeKind::Preemption, gone_in: Some(Span::from_mins(2)) },
+    ];
+    seen.into_iter().map(|seen| Observation { age: Span::from_secs(3), seen }).collect()
+}
+
+pub fn commands() -> Vec<Command> {
+    let name = || "demo".to_owned();
+    let etag = Some(revision("412.3"));
+    let target = TargetName::Cluster(name());
+    let kind = StrategyKind::TargetSize;
+    let outcome = Outcome::Failed { retryable: true, reason: "no room".to_owned() };
+    vec![
+        Command::DropClusterCascade { name: name(), etag, allow_missing: false },
+        Command::CreateStrategy { target, kind, options: options(), if_not_exists: true, unchecked: false },
+        Command::ChangeStrategy {
+            target: TargetName::Pattern("prod%".to_owned()),
+            kind: StrategyKind::IdleSuspend,
+            options: Options::from([("dry_run", true)]),
+            reset: vec!["cooldown_s".to_owned()],
+            etag,
+            unchecked: true,
+        },
+        Command::DropStrategy { target: TargetName::All, kind: StrategyKind::Burst, etag, allow_missing: true },
+        Command::DropStrategies { target: TargetName::All },
+        Command::ReportSignals {
+            collector: "watcher".to_owned(),
+            sequence: 7,
+            clusters: vec![
+                ClusterReport { cluster: ClusterRef::Name(name()), observations: observations() },
+                ClusterReport { cluster: ClusterRef::Id(cluster()), observations: vec![] },
+            ],
+        },
+        Command::PauseCluster { cluster: name(), reason: "moving".to_owned(), expires_in: Some(Span::from_mins(10)) },
+        Command::ResumeCluster { cluster: name() },
+        Command::ClaimAction { action: action_id(), epoch: EPOCH, attempt: 1 },
+        Command::RecordOutcome { action: action_id(), epoch: EPOCH, attempt: 1, outcome },
+        Command::ApproveAction { action: action_id() },
+        Command::RejectAction { action: action_id(), reason: "too dear".to_owned() },
+    ]
+}
+
+fn strategy() -> Strategy {
+    Strategy {
+        id: strategy_id(),
+        kind: StrategyKind::TargetSize,
+        target: Target::Pattern("prod%".into()),
+        options: options(),
+        migrated_from: Some(0),
+        created: at(301, 0),
+        updated: at(400, 2),
+        created_at: NOON,
+        updated_at: NOON,
+    }
+}
+
+fn signals() -> Signals {
+    let replica = Replica {
+        name: "r1".into(),
+        size: "50cc".into(),
+        incarnation: Some("i-1".into()),
+        ready: true,
+        cordoned: true,
+        since: NOON,
+        seen_at: NOON,
+        hydration: Some(Hydration { total: 3, hydrated: 2, as_of: NOON, collector: "watcher".into() }),
+        crashes: vec![Crash { at: NOON, count: 2, oom_count: 1, reason: "killed".into() }],
+        notice: Some(Notice { kind: NoticeKind::Spot, given_at: NOON, gone_at: None }),
+    };
+    Signals {
+        replicas: vec![replica],
+        activity: Some(Activity { last_at: Some(NOON), none_since: NOON, as_of: NOON, collector: "watcher".into() }),
+        metrics: vec![Metric { name: "cpu".into(), value_milli: 250, as_of: NOON, collector: "watcher".into() }],
+        collectors: vec![Heard { collector: "watcher".into(), at: NOON, confirmed_at: Some(NOON) }],
+        gone: vec![Gone { name: "r0".into(), at: NOON }],
+    }
+}
+
+/// Every reason once, so that its number is pinned.
+fn reasons() -> Vec<Reason> {
+    let time = NOON;
+    let key = || "r1".into();
+    let problem = ConfigurationProblem::Missing { option: "size".to_owned() };
+    vec![
+        Reason::Disabled,
+        Reason::BadConfiguration(Box::new(problem)),
+        Reason::InCooldown { until: time },
+        Reason::TargetMissing { size: key() },
+        Reason::TargetAlone,
+        Reason::TargetNotHydrated { replica: key(), total: 3, hydrated: 1 },
+        Reason::TargetHydrated { replica: key() },
+        Reason::LadderNeeded { size: key() },
+        Reason::LadderExhausted { until: time },
+        Reason::OomLooping { ooms: 1 },
+        Reason::CrashLooping { crashes: 2 },
+        Reason::LargerThanHealthy { healthy: key() },
+        Reason::NoneHealthy,
+        Reason::FitsAlready { healthy: key() },
+        Reason::BurstNeeded { size: key() },
+        Reason::OtherHydrated { replica: key() },
+        Reason::BurstHelping,
+        Reason::BurstNotNeeded { hydrated: key() },
+        Reason::BurstSizePresent { replica: key() },
+        Reason::NoOthers,
+        Reason::Idle { since: time },
+        Reason::NoActivitySeen { since: time },
+        Reason::Active { last_at: time, suspends_at: time },
+        Reason::NothingToSuspend,
+        Reason::Woken,
+        Reason::StaysSuspended,
+        Reason::SignalStale { since: time },
+        Reason::SignalMissing,
+        Reason::UnderNotice { replica: key() },
+        Reason::Panicked,
+        Reason::Overran { steps_max: 20_000 },
+    ]
+}
+
+fn planned(step: Step) -> Planned {
+    let reason = Reason::TargetMissing { size: "50cc".into() };
+    Planned { step, strategy: strategy_id(), kind: StrategyKind::TargetSize, reason }
+}
+
+fn steps() -> Vec<Step> {
+    let incarnation = || Some("i-1".into());
+    vec![
+        Step::Create(spec("a", "25cc")),
+        Step::Replace { old: spec("b", "25cc"), incarnation: incarnation(), new: spec("b_50cc_auto", "50cc") },
+        Step::Drop { replica: spec("c", "25cc"), incarnation: incarnation() },
+    ]
+}
+
+fn decision() -> Decision {
+    let changes = |reason: Reason| {
+        let alterations = [
+            Alteration::Added(spec("a", "25cc")),
+            Alteration::Resized { replica: spec("b", "50cc"), from: "25cc".into() },
+            Alteration::Removed(spec("c", "25cc")),
+        ];
+        let change = |alteration| Change { alteration, reason: reason.clone() };
+        alterations.into_iter().map(change).collect::<Vec<_>>()
+    };
+    let causes = ChangeCause::ALL.iter().cycle();
+    let stages = reasons().into_iter().zip(causes).map(|(reason, why)| Stage {
+        strategy: strategy_id(),
+        kind: StrategyKind::IdleSuspend,
+        changes: changes(Reason::Woken),
+        held_back: vec![],
+        changes_at: Some(ChangesAt { at: NOON, why: *why }),
+        tied_with: Some(strategy_id()),
+        reason,
+    });
+    let planned: Vec<Planned> = steps().into_iter().map(planned).collect();
+    let brakes = Brake::ALL.iter().map(|brake| Held { brake: *brake, until: Some(NOON) }).collect();
+    Decision {
+        id: at(302, 1),
+        cluster: cluster(),
+        at: NOON,
+        inputs: signals(),
+        stale_after: Span::from_mins(2),
+        stages: stages.collect(),
+        desired: vec![spec("a", "25cc")],
+        planned: planned.clone(),
+        shadow: Some(Box::new(Shadow { stages: vec![], desired: vec![spec("a", "25cc")], planned })),
+        brakes,
+        conclusion: Conclusion::Began(operation_id()),
+        changes_at: None,
+    }
+}
+
+pub fn action() -> Action {
+    let life = ReplicaLife { name: "r1".into(), size: "50cc".into(), incarnation: Some("i-1".into()) };
+    Action {
+        id: action_id(),
+        number: 9,
+        incarnation: NOON.as_millis(),
+        cluster: cluster(),
+        operation: Some(operation_id()),
+        strategy: strategy_id(),
+        kind: StrategyKind::ShrinkToFit,
+        reason: Reason::OomLooping { ooms: 2 },
+        decision: at(302, 1),
+        call: Call::DropReplica(life),
+        status: ActionStatus::Claimed { epoch: EPOCH, at: NOON },
+        attempt: 2,
+        created_at: NOON,
+        settled_at: None,
+        error: Some("no room".to_owned()),
+    }
+}
+
+fn with(status: ActionStatus) -> Action {
+    Action { status, ..action() }
+}
+
+fn operation() -> Operation {
+    let all = [
+        Progress::Waiting,
+        Progress::Creating,
+        Progress::Joining,
+        Progress::Cordoning,
+        Progress::Draining,
+        Progress::Dropping,
+        Progress::Uncordoning,
+        Progress::Done,
+        Progress::Skipped,
+        Progress::Failed,
+    ];
+    let units = all.into_iter().zip(steps().into_iter().cycle()).map(|(progress, step)| Unit {
+        planned: planned(step),
+        progress,
+        action: Some(action_id()),
+        launched: Some("i-2".into()),
+        launched_at: Some(NOON),
+        cordoned: true,
+        drained: Some(DrainResult { moved: 4, left: 1 }),
+    });
+    Operation {
+        id: operation_id(),
+        cluster: cluster(),
+        kind: OperationKind::Replace,
+        units: units.collect(),
+        begun_at: NOON,
+        progress_at: NOON,
+        decision: at(302, 1),
+        failing: Some(FailureReason::Stuck),
+    }
+}
+
+fn knowledge() -> RestoredKnowledge {
+    let state =
+        |memory| Some(StrategyState { version: 1, strategy: strategy_id(), last_change_at: Some(NOON), memory });
+    let failed = vec![loadline_state_machine::FailedSize { size: "25cc".into(), at: NOON }];
+    RestoredKnowledge {
+        signals: signals(),
+        states: [
+            state(Memory::Nothing),
+            state(Memory::FailedSizes(failed)),
+            None,
+            state(Memory::Suspended(vec![spec("a", "25cc")])),
+        ],
+        pause: Some(pause()),
+    }
+}
+
+fn pause() -> Pause {
+    Pause { reason: "moving".to_owned(), since: NOON, expires_at: Some(NOON), begun: at(5, 0) }
+}
+
+pub fn events() -> Vec<Event> {
+    vec![
+        Event::StrategyRestored { strategy: strategy() },
+        Event::ClusterKnowledgeRestored { cluster: cluster(), knowledge: Box::new(knowledge()) },
+        Event::StrategyCreated { strategy: strategy() },
+        Event::StrategyChanged { before: strategy(), strategy: Strategy { target: Target::All, ..strategy() } },
+        Event::StrategyDropped { strategy: Strategy { target: Target::Cluster(cluster()), ..strategy() } },
+        Event::StrategyFaulted { cluster: cluster(), strategy: strategy_id(), reason: Reason::Panicked },
+        Event::SignalsReported {
+            collector: "watcher".to_owned(),
+            sequence: 7,
+            cluster: cluster(),
+            observations: observations(),
+        },
+        Event::CollectorHeard { collector: "watcher".to_owned(), sequence: 8 },
+        Event::ClusterPaused { cluster: cluster(), pause: pause() },
+        Event::ClusterResumed { cluster: cluster(), reason: ResumeReason::Expired },
+        Event::DecisionMade { decision: Box::new(decision()) },
+        Event::ActionPlanned { action: with(ActionStatus::AwaitingApproval { expires_at: NOON }) },
+        Event::ActionApproved { action: with(ActionStatus::Pending { not_before: None }) },
+        Event::ActionClaimed { action: action() },
+        Event::ActionReturned { action: with(ActionStatus::Pending { not_before: Some(NOON) }) },
+        Event::ActionUnsure { action: with(ActionStatus::Unknown { epoch: EPOCH, at: NOON }) },
+        Event::ActionSettled {
+            action: with(ActionStatus::Abandoned),
+            report: Report::Created { incarnation: Some("i-2".to_owned()) },
+        },
+        Event::OperationBegun { operation: operation() },
+        Event::OperationAdvanced { operation: operation() },
+        Event::OperationEnded { operation: operation(), end: OperationEnd::Failed(FailureReason::Restored) },
+    ]
+}
+
+pub fn rejections() -> Vec<ScalingRejection> {
+    let text = |text: &str| text.to_owned();
+    let kind = StrategyKind::TargetSize;
+    let action = action_id();
+    let configuration = |problem| ScalingRejection::Configuration { kind, problem, expected: text("25cc, 50cc") };
+    let later = Time::from_millis(NOON.as_millis() + 1_000);
+    let status = || text("CLAIMED");
+    vec![
+        ScalingRejection::FeatureOff,
+        ScalingRejection::StrategyNotFound { target: text("cluster demo"), kind },
+        ScalingRejection::AmbiguousPattern {
+            pattern: text("a%"),
+            other: strategy_id(),
+            other_pattern: text("%b"),
+            matches: 2,
+            cluster: text("ab"),
+        },
+        ScalingRejection::InvalidPattern { pattern: text("a\\") },
+        configuration(ConfigurationProblem::Version),
+        configuration(ConfigurationProblem::UnknownOption { option: text("sise") }),
+        configuration(ConfigurationProblem::Missing { option: text("size") }),
+        configuration(ConfigurationProblem::Invalid { option: text("cooldown_s"), value: text("soon") }),
+        configuration(ConfigurationProblem::UnknownSize { option: text("size"), size: text("75cc") }),
+        configuration(ConfigurationProblem::NameNotManaged { name: text("main") }),
+        ScalingRejection::TooMany { field: Field::Observations, count: 60_000, count_max: 50_000 },
+        ScalingRejection::ClusterInUse { cluster: text("demo"), replicas: 2, unsettled: 1 },
+        ScalingRejection::ActionNotFound { action },
+        ScalingRejection::StaleEpoch { given: EPOCH, current: Epoch { index: LogIndex(50), ..EPOCH } },
+        ScalingRejection::NoEpoch,
+        ScalingRejection::StaleAttempt { action, given: 1, current: 2 },
+        ScalingRejection::NotClaimable { action, status: status() },
+        ScalingRejection::RetryNotDue { action, not_before: later },
+        ScalingRejection::OutOfTurn { action, first: action },
+        ScalingRejection::KillSwitchOff,
+        ScalingRejection::RateLimited { action, until: later },
+        ScalingRejection::NotClaimed { action, status: status() },
+        ScalingRejection::NotAwaitingApproval { action, status: status() },
+    ]
+}
+
+pub fn answers() -> Vec<Answer> {
+    let receipt = ReportReceipt { repeated: true, sequence: 7, unknown: vec!["nowhere".to_owned()] };
+    vec![Answer::Strategy(strategy()), Answer::Reported(receipt), Answer::Action(Box::new(action()))]
+}
