@@ -7,8 +7,8 @@
 //!
 //! openraft keeps a lease too, on a clock that stands still in suspend, and refuses proposals by it. This one is
 //! stricter, covers suspend, and is what the outside world is touched under. Two things break the promise that a
-//! follower makes, and both are dealt with: a follower that restarts forgets it (see `founding`: it neither votes nor
-//! stands for one `election_max` after its start), and a leader that hands over releases its followers from it (then
+//! follower makes, and both are dealt with: a follower that restarts forgets it (see `Inner::run_as`: it neither votes
+//! nor stands for one `election_max` after its start), and a leader that hands over releases its followers from it (then
 //! [`LeaseTracker::give_up`] ends the lease for good).
 
 use std::collections::{BTreeMap, BTreeSet};

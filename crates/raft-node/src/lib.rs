@@ -1,8 +1,8 @@
 //! One Raft node: proposer, network, membership, leadership, reads.
 //!
 //! The only crate that names openraft. [`Node`] is the way in; around it:
-//! - `proposer` packs requests into entries; `office` is what a node does while it leads; `lease` says for how long
-//!   it may act;
+//! - `proposer` packs requests into entries, `forward` is for those that belong to the leader; `office` is what a node
+//!   does while it leads; `lease` says for how long it may act;
 //! - `reads`, `feed` and `status` are for those who only look;
 //! - `founding` and `membership` are how nodes become, and cease to be, members of a group;
 //! - `probe` asks the others how they are, and stops a node that has come to believe something else;
@@ -16,6 +16,7 @@ mod clock;
 mod config;
 mod errors;
 mod feed;
+mod forward;
 mod founding;
 mod lease;
 mod membership;

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use crate::clock::Stamps;
 use crate::errors::ProposeError;
+use crate::forward;
 use crate::lease::Lease;
 use crate::node::{Inner, Running};
 use crate::types::{LeaderId, Payload, Types, committed};
@@ -131,7 +132,8 @@ impl Inner {
         let message = wire::ProposeRequest { envelope: Some(running.envelope(leader)), request: encoded.clone() };
         let time = self.config.timing.propose;
         match self.links.propose(&address, message, time).await {
-            Ok(answer) => proposed(answer),
+            Ok(answer) => forward::answer_in(answer),
+            Err(status) if forward::certainly_not_taken(&status) => Err(Failure::NotLeader),
             Err(status) => {
                 // The connection may have broken before or after the leader took it in.
                 let reason = format!("the leader at {address} did not answer: {}", status.message());
@@ -211,7 +213,7 @@ fn check_size(bytes: usize) -> Result<(), ProposeError> {
     Ok(())
 }
 
-fn unknown(reason: &str) -> Failure {
+pub(crate) fn unknown(reason: &str) -> Failure {
     Failure::Final(ProposeError::Unknown { reason: reason.to_owned() })
 }
 
@@ -360,105 +362,9 @@ fn turn_away(answers: impl IntoIterator<Item = Answer>) {
     }
 }
 
-/// What the leader's answer to a forwarded request means.
-fn proposed(answer: wire::ProposeResponse) -> Result<Receipt, Failure> {
-    use wire::propose_failure::Kind;
-    use wire::propose_response::Result as Said;
-    let failure = match answer.result {
-        Some(Said::Receipt(receipt)) => {
-            return Receipt::decode(&receipt).map_err(|error| unknown(&format!("its receipt cannot be read: {error}")));
-        }
-        Some(Said::Failure(failure)) => failure,
-        None => return Err(unknown("the leader's answer is empty")),
-    };
-    let error = match failure.kind() {
-        Kind::NotLeader => return Err(Failure::NotLeader),
-        Kind::Overloaded => ProposeError::Overloaded,
-        Kind::DiskReserve => {
-            ProposeError::DiskReserve { free: failure.free, reserve: failure.reserve, node: failure.node }
-        }
-        Kind::TooLarge => ProposeError::TooLarge { bytes: failure.bytes, bytes_max: failure.bytes_max },
-        Kind::Suspended => ProposeError::Suspended,
-        // The leader is on its way out and took nothing in: another will lead in a moment.
-        Kind::ShuttingDown => return Err(Failure::NotLeader),
-        Kind::Unknown | Kind::Unspecified => ProposeError::Unknown { reason: failure.reason },
-    };
-    Err(Failure::Final(error))
-}
-
-/// The same, on its way out.
-pub(crate) fn propose_answer(outcome: Result<Receipt, Failure>) -> wire::ProposeResponse {
-    use wire::propose_failure::Kind;
-    use wire::propose_response::Result as Said;
-    let mut failure = wire::ProposeFailure::default();
-    let kind = match outcome {
-        Ok(receipt) => return wire::ProposeResponse { result: Some(Said::Receipt(receipt.encode().into())) },
-        Err(Failure::NotLeader | Failure::Final(ProposeError::NoLeader)) => Kind::NotLeader,
-        Err(Failure::Final(error)) => {
-            failure.reason = error.to_string();
-            match error {
-                ProposeError::NoLeader => Kind::NotLeader,
-                ProposeError::Overloaded => Kind::Overloaded,
-                ProposeError::DiskReserve { free, reserve, node } => {
-                    (failure.free, failure.reserve, failure.node) = (free, reserve, node);
-                    Kind::DiskReserve
-                }
-                ProposeError::TooLarge { bytes, bytes_max } => {
-                    (failure.bytes, failure.bytes_max) = (bytes, bytes_max);
-                    Kind::TooLarge
-                }
-                ProposeError::Unknown { reason } => {
-                    failure.reason = reason;
-                    Kind::Unknown
-                }
-                ProposeError::Suspended => Kind::Suspended,
-                ProposeError::ShuttingDown | ProposeError::Stopped => Kind::ShuttingDown,
-            }
-        }
-    };
-    failure.set_kind(kind);
-    wire::ProposeResponse { result: Some(Said::Failure(failure)) }
-}
-
 #[cfg(test)]
 mod tests {
-    use loadline_state_machine::LogIndex;
-
     use super::*;
-
-    #[test]
-    fn a_failure_arrives_at_the_follower_as_the_leader_meant_it() {
-        for error in [
-            ProposeError::Overloaded,
-            ProposeError::DiskReserve { free: 1, reserve: 2, node: 3 },
-            ProposeError::TooLarge { bytes: 4, bytes_max: 5 },
-            ProposeError::Unknown { reason: "who knows".into() },
-            ProposeError::Suspended,
-        ] {
-            match proposed(propose_answer(Err(Failure::Final(error.clone())))) {
-                Err(Failure::Final(arrived)) => assert_eq!(arrived, error),
-                other => panic!("{error:?} became {other:?}"),
-            }
-        }
-        for elsewhere in [
-            Failure::NotLeader,
-            Failure::Final(ProposeError::NoLeader),
-            Failure::Final(ProposeError::ShuttingDown),
-            Failure::Final(ProposeError::Stopped),
-        ] {
-            assert!(matches!(proposed(propose_answer(Err(elsewhere))), Err(Failure::NotLeader)));
-        }
-        let receipt = Receipt { index: LogIndex(7), result: Ok(Vec::new()), repeated: true };
-        assert_eq!(proposed(propose_answer(Ok(receipt.clone()))).unwrap(), receipt);
-    }
-
-    #[test]
-    fn an_answer_that_makes_no_sense_leaves_it_unknown() {
-        for result in [None, Some(wire::propose_response::Result::Receipt(Bytes::from_static(b"\xff")))] {
-            let outcome = proposed(wire::ProposeResponse { result });
-            assert!(matches!(outcome, Err(Failure::Final(ProposeError::Unknown { .. }))), "{outcome:?}");
-        }
-    }
 
     #[test]
     fn a_full_queue_turns_requests_away_and_takes_them_again_when_there_is_room() {

@@ -204,7 +204,6 @@ pub async fn serve_in(
     };
     let http = axum::serve(listeners.http, pages.router());
 
-    let mut http = AbortOnDropHandle::new(tokio::spawn(http.into_future()));
     let _background = [
         AbortOnDropHandle::new(tokio::spawn(readiness.clone().keep_trying())),
         AbortOnDropHandle::new(tokio::spawn(follow_readiness(readiness, health))),
@@ -217,12 +216,13 @@ pub async fn serve_in(
         stop_accepting,
         doors: doors.all(),
         grpc: AbortOnDropHandle::new(tokio::spawn(grpc)),
+        http: AbortOnDropHandle::new(tokio::spawn(http.into_future())),
     };
     tokio::select! {
         biased;
         reason = node.stopped() => Err(ServeError::Stopped { reason }),
         ended = &mut remains.grpc => Err(grpc_ended(ended)),
-        ended = &mut http => Err(http_ended(ended)),
+        ended = &mut remains.http => Err(http_ended(ended)),
         () = shutdown => {
             shutdown::gracefully(remains, config.shutdown_grace).await;
             Ok(())

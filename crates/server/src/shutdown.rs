@@ -4,6 +4,7 @@
 //! forwarded to the new leader. Only then does it take no more connections, let the calls inside finish, stop Raft and close
 //! the log. All of it within the grace; nothing acknowledged depends on it, so running out of time costs only patience.
 
+use std::io;
 use std::time::Duration;
 
 use loadline_raft_node::{MembershipError, Node};
@@ -25,11 +26,12 @@ pub(crate) struct Remains {
     pub(crate) stop_accepting: CancellationToken,
     pub(crate) doors: Vec<Door>,
     pub(crate) grpc: AbortOnDropHandle<Result<(), tonic::transport::Error>>,
+    pub(crate) http: AbortOnDropHandle<io::Result<()>>,
     pub(crate) leading: AbortOnDropHandle<()>,
 }
 
 pub(crate) async fn gracefully(remains: Remains, grace: Duration) {
-    let Remains { node, closing, stop_accepting, doors, grpc, leading } = remains;
+    let Remains { node, closing, stop_accepting, doors, grpc, http, leading } = remains;
     let give_up = Instant::now() + grace;
     info!(grace = ?grace, "shutting down");
     closing.cancel();
@@ -53,6 +55,9 @@ pub(crate) async fn gracefully(remains: Remains, grace: Duration) {
     }
     node.shutdown().await;
     let _connections_left = tokio::time::timeout(CONNECTIONS_GONE_WITHIN, grpc).await;
+    // Probes were answered to the last. Waited for, so that the port is free when this returns.
+    http.abort();
+    let _aborted = http.await;
     info!("this node has stopped");
 }
 

@@ -134,8 +134,8 @@ impl Writer {
                 Change::Vote(vote) => drop(self.put(&Item::Vote(*vote))?),
                 Change::Committed(position) => drop(self.put(&Item::Committed(*position))?),
                 Change::Truncate(last) => {
-                    let index = |position: Option<LogPosition>| position.map_or(0, |position| position.index);
-                    let cut = index(self.tail.written.last).saturating_sub(index(*last));
+                    let next = |position: Option<LogPosition>| position.map_or(0, |position| position.index + 1);
+                    let cut = next(self.tail.written.last).saturating_sub(next(*last));
                     if let Some(observer) = self.observer.as_ref().filter(|_| cut > 0) {
                         observer.truncated(cut);
                     }

@@ -5,6 +5,8 @@
 //! and provides the [`Dial`].
 
 pub(crate) mod client;
+#[cfg(test)]
+mod client_test;
 pub(crate) mod convert;
 pub(crate) mod links;
 pub(crate) mod service;

@@ -18,7 +18,7 @@ use crate::config::check_address;
 use crate::errors::{Malformed, MembershipError};
 use crate::node::{Inner, Running};
 use crate::types::AppendEntriesRequest;
-use crate::{founding, proposer};
+use crate::{forward, founding};
 
 /// See the module's header.
 #[derive(Debug, Clone)]
@@ -192,7 +192,7 @@ impl raft_server::Raft for RaftService {
         let asked = StateMachineRequest::decode(&request)
             .map_err(|error| self.refuse(&Malformed::wrong("request", error.to_string())))?;
         let outcome = self.inner.propose_here(asked, request.len()).await;
-        Ok(Response::new(proposer::propose_answer(outcome)))
+        Ok(Response::new(forward::answer_out(outcome)))
     }
 
     async fn read_index(

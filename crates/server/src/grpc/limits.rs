@@ -99,6 +99,9 @@ impl Door {
             .map(|(of, label, lasts)| (format!("/loadline.v1.{of}/{label}"), Method { label, lasts: *lasts }))
             .collect();
         let places = Arc::new(Semaphore::new(at_once_max));
+        // Shown from the start: a figure that is missing is not a figure that is zero.
+        metrics.grpc_in_flight.with_label_values(&[service]).set(0);
+        metrics.grpc_shed.with_label_values(&[service]).inc_by(0);
         Door(Arc::new(Inner { service, at_once_max, places, deadlines, methods, metrics }))
     }
 

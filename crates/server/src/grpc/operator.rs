@@ -28,6 +28,8 @@ const CHUNK_BYTES: usize = 256 << 10;
 const CHUNKS_WAITING: usize = 4;
 /// A receiver that takes nothing for this long is gone.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
+/// A leader that takes longer to list its peers is as good as none.
+const LEADER_TELLS_WITHIN: Duration = Duration::from_secs(2);
 /// Longest that a status waits for an index; whoever wants more asks again.
 const STATUS_WAIT_MAX: Duration = Duration::from_secs(10);
 
@@ -81,10 +83,11 @@ impl Operator for OperatorService {
 
     async fn list_peers(&self, request: Request<ListPeersRequest>) -> Answered<ListPeersResponse> {
         // Only the leader knows how far each peer is; without one, who they are is still worth knowing.
-        if let Ok(Doer::There(mut leader)) = self.forwarding.doer(&request)
-            && let Ok(answer) = leader.list_peers(self.forwarding.mark(request)).await
-        {
-            return Ok(answer);
+        if let Ok(Doer::There(mut leader)) = self.forwarding.doer(&request) {
+            let asking = leader.list_peers(self.forwarding.mark(request));
+            if let Ok(Ok(answer)) = tokio::time::timeout(LEADER_TELLS_WITHIN, asking).await {
+                return Ok(answer);
+            }
         }
         Ok(listed(self.node.peers()))
     }

@@ -189,13 +189,14 @@ impl Watching {
             tokio::select! {
                 biased;
                 () = gone.closed() => return Err(Ended::Alone),
-                happened = self.feed.next() => {
-                    let happened = happened.map_err(|error| Ended::With(errors::feed(&error)))?;
-                    self.send_changes(&happened).await?;
-                }
+                // Before the feed: where much happens that nobody here wants to see, the feed never runs dry.
                 () = tokio::time::sleep_until(progress_at) => {
                     let revision = self.feed.position().0.saturating_sub(1);
                     self.send(WatchResponse { revision, body: Some(Body::Progress(true)) }).await?;
+                }
+                happened = self.feed.next() => {
+                    let happened = happened.map_err(|error| Ended::With(errors::feed(&error)))?;
+                    self.send_changes(&happened).await?;
                 }
             }
         }

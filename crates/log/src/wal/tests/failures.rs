@@ -8,13 +8,17 @@ use std::sync::{
 use super::*;
 use crate::disk::Disk as _;
 
-/// Keeps what the observer was told: (bytes, records) per sync.
+/// Keeps what the observer was told: (bytes, records) per sync, and entries per truncation.
 #[derive(Default)]
-struct Told(Mutex<Vec<(usize, usize)>>);
+struct Told(Mutex<Vec<(usize, usize)>>, Mutex<Vec<u64>>);
 
 impl WalObserver for Told {
     fn synced(&self, _took: Duration, bytes: usize, records: usize) {
         lock(&self.0).push((bytes, records));
+    }
+
+    fn truncated(&self, entries: u64) {
+        lock(&self.1).push(entries);
     }
 }
 
@@ -51,6 +55,37 @@ fn a_write_is_readable_before_it_is_durable_and_done_comes_only_after_the_sync()
     assert!(done.load(Ordering::SeqCst));
     let syncs: Vec<usize> = lock(&told.0).iter().map(|(_, records)| *records).collect();
     assert_eq!(syncs, [1, 3]);
+}
+
+#[test]
+fn the_observer_is_told_how_many_entries_a_truncation_cut_off() {
+    let told = Arc::new(Told::default());
+    let options = WalOptions { observer: Some(told.clone()), ..small(Threading::Inline) };
+    let wal = Wal::open(Arc::new(ModelDisk::new(1)), options).unwrap();
+    append(&wal, (0..10).map(|index| record(1, index, 10)).collect());
+    for keep in [Some(20), Some(9), Some(6), None] {
+        wait(|done| wal.truncate_after(keep, done)).unwrap();
+    }
+    assert_eq!(*lock(&told.1), [3, 7]);
+}
+
+#[test]
+fn an_entry_that_was_replaced_while_its_predecessor_was_written_is_read_as_the_new_one() {
+    let disk = ModelDisk::new(1);
+    let wal = Wal::open(Arc::new(disk.clone()), small(Threading::Thread)).unwrap();
+    let (old, new) = (record(1, 0, 400), record(2, 0, 500));
+    let hold = disk.hold_syncs();
+    let before = disk.changes();
+    // Called when the old one is durable and the new one not even written: larger than the cache, and yet only there.
+    let (told, heard) = mpsc::channel();
+    let inner = wal.clone();
+    let look = Box::new(move |_| told.send(inner.read(0..1, usize::MAX).map_err(|error| error.to_string())).unwrap());
+    wal.append(vec![old], look);
+    wait_until("the old one is written", || disk.changes() > before);
+    wal.truncate_after(None, Box::new(|_| {}));
+    wal.append(vec![new.clone()], Box::new(|_| {}));
+    drop(hold);
+    assert_eq!(heard.recv_timeout(Duration::from_secs(30)).unwrap(), Ok(vec![new]));
 }
 
 #[test]
