@@ -4,7 +4,7 @@
 //! A key is a letter for what it is about and then the thing, so that all keys about one thing are found by that
 //! prefix and nothing else is.
 
-use crate::{Applied, Command, ResourceName, Sealed, Time, resource_changes};
+use crate::{Applied, ClusterId, Command, Event, ResourceName, Sealed, Time, resource_changes};
 
 /// A text in a key is cut here: it comes from outside, and a key is no place to keep a megabyte.
 const TEXT_BYTES_MAX: usize = 255;
@@ -17,6 +17,11 @@ pub fn resource_key(name: &ResourceName) -> Vec<u8> {
 /// Everything that this actor asked for.
 pub fn actor_key(name: &str) -> Vec<u8> {
     text_key(b'a', name)
+}
+
+/// Everything that was decided about this cluster or done to it, under whatever name.
+pub fn cluster_key(cluster: ClusterId) -> Vec<u8> {
+    [&b"k"[..], &cluster.index.0.to_be_bytes(), &cluster.ordinal.to_be_bytes()].concat()
 }
 
 /// Every entry with a command of this kind, refused or not.
@@ -42,18 +47,21 @@ fn text_key(letter: u8, text: &str) -> Vec<u8> {
 }
 
 impl Applied {
-    /// Under which keys this entry can be found, each once. None for an entry that only told the time: one per second
-    /// would bury everything else.
+    /// Under which keys this entry can be found, each once. None for an entry that only told the time, or signals from which
+    /// nothing followed: several per second would bury everything else.
     pub fn index_keys(&self, entry: &Sealed) -> Vec<Vec<u8>> {
         let mut keys = Vec::new();
         for request in &entry.entry().requests {
-            if request.commands.iter().all(|command| matches!(command, Command::Tick)) {
+            if request.commands.iter().all(is_routine) {
                 continue;
             }
             keys.push(actor_key(&request.actor.name));
             keys.extend(request.commands.iter().map(|command| command_key(command.kind())));
         }
-        keys.extend(self.events.iter().map(|event| event_key(event.kind())));
+        let signal = |event: &&Event| matches!(event, Event::SignalsReported { .. } | Event::CollectorHeard { .. });
+        let told = || self.events.iter().filter(|event| !signal(event));
+        keys.extend(told().map(|event| event_key(event.kind())));
+        keys.extend(told().filter_map(|event| event.cluster()).map(cluster_key));
         keys.extend(resource_changes(&self.events).iter().map(|change| resource_key(&change.name)));
         if !keys.is_empty() {
             keys.push(time_key(self.time));
@@ -62,6 +70,11 @@ impl Applied {
         keys.dedup();
         keys
     }
+}
+
+/// What comes all the time and is only worth finding for what followed from it.
+fn is_routine(command: &Command) -> bool {
+    matches!(command, Command::Tick | Command::ReportSignals { .. })
 }
 
 #[cfg(test)]
@@ -92,6 +105,7 @@ mod tests {
             actor_key("bob"),
             command_key(20),
             command_key(21),
+            cluster_key(ClusterId { index: LogIndex(1), ordinal: 0 }),
             event_key(20),
             event_key(21),
             resource_key(&ResourceName::cluster("a")),
@@ -105,6 +119,8 @@ mod tests {
     #[test]
     fn an_entry_that_only_tells_the_time_is_not_indexed() {
         assert_eq!(keys(vec![("loadline", vec![Command::Tick])]), Vec::<Vec<u8>>::new());
+        let report = Command::ReportSignals { collector: "watcher".to_owned(), sequence: 1, clusters: vec![] };
+        assert_eq!(keys(vec![("watcher", vec![report])]), Vec::<Vec<u8>>::new(), "nor one with signals and no more");
     }
 
     #[test]
@@ -117,6 +133,8 @@ mod tests {
             resource_key(&ResourceName::cluster("demo2")),
             command_key(1),
             command_key(257),
+            cluster_key(ClusterId { index: LogIndex(1), ordinal: 0 }),
+            cluster_key(ClusterId { index: LogIndex(1), ordinal: 1 }),
             event_key(1),
             time_key(Time::from_millis(0)),
             time_key(Time::from_millis(1)),

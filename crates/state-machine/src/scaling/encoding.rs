@@ -160,12 +160,18 @@ fn read_history(state: &mut State, (id, history): (ClusterId, ActionHistory)) ->
     Ok(())
 }
 
-/// What only shows when everything is there.
+/// What only shows when everything is there: an operation and its actions know each other.
 pub(crate) fn check_whole(state: &State) -> Result<(), DecodeError> {
     for record in state.scaling.clusters.values() {
-        let operation = record.operation.iter().flat_map(|operation| &operation.units);
-        for action in operation.filter_map(|unit| unit.action) {
-            check(state.scaling.actions.get(action).is_some(), || format!("action {action} is missing"))?;
+        let Some(operation) = record.operation.as_deref() else { continue };
+        for (place, unit) in operation.units.iter().enumerate() {
+            let Some(id) = unit.action else { continue };
+            let fits = operation.unit_of(id) == Some(place)
+                && !unit.progress.is_final()
+                && state.scaling.actions.get(id).is_some_and(|action| {
+                    action.cluster == operation.cluster && action.operation == Some(operation.id)
+                });
+            check(fits, || format!("action {id} is not the one that operation {} waits for", operation.id))?;
         }
     }
     Ok(())

@@ -195,3 +195,125 @@ fn schedule(state: &mut State, id: ClusterId, changes_at: Option<ChangesAt>) {
         state.scaling.look_at(id, at);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::strategies::desired::Desired;
+    use crate::strategies::reason::Reason;
+    use crate::strategies::{Overran, Question, STEPS_MAX, STRATEGIES, Steps, Verdict, burst};
+    use crate::{
+        Actor, ClusterRef, ClusterReport, Command, Conclusion, Entry, LogIndex, NodeNumber, Observation, Options,
+        Request, Sealed, Seen, TargetName, Time, apply,
+    };
+
+    /// Fails for a cluster that has a replica of this name.
+    const TROUBLE: &str = "trouble";
+
+    fn panics(question: &Question<'_>, desired: &mut Desired, steps: &mut Steps) -> Result<Verdict, Overran> {
+        assert!(question.view.replica(TROUBLE).is_none(), "this strategy cannot stand trouble");
+        burst::decide(question, desired, steps)
+    }
+
+    fn overruns(question: &Question<'_>, desired: &mut Desired, steps: &mut Steps) -> Result<Verdict, Overran> {
+        if question.view.replica(TROUBLE).is_some() {
+            desired.remove(&TROUBLE.into(), Reason::Woken);
+            steps.take(STEPS_MAX as usize + 1)?;
+        }
+        burst::decide(question, desired, steps)
+    }
+
+    fn with_burst(decide: Decide) -> [Decide; StrategyKind::COUNT] {
+        let mut strategies = STRATEGIES;
+        strategies[StrategyKind::Burst.slot()] = decide;
+        strategies
+    }
+
+    fn told(state: &mut State, command: Command) {
+        let request = Request { actor: Actor::default(), request_id: None, commands: vec![command] };
+        let sealed = Sealed::seal(Entry { stamped_at: Time::from_millis(1_000), requests: vec![request] });
+        let index = LogIndex(state.applied.0 + 1);
+        let receipts = apply(state, index, &sealed).receipts;
+        assert!(receipts[0].result.is_ok(), "{receipts:?}");
+    }
+
+    fn strategy(kind: StrategyKind, option: &str) -> Command {
+        let options = Options::from([(option, "1")]);
+        Command::CreateStrategy { target: TargetName::All, kind, options, if_not_exists: false, unchecked: false }
+    }
+
+    /// Two clusters with the same strategies; `bad` has what one of them cannot stand. Nothing was decided yet.
+    fn two_clusters() -> (State, ClusterId, ClusterId) {
+        let mut state = State::new();
+        told(&mut state, Command::AnnounceLeader { node: NodeNumber(1), term: 1 });
+        let set = |name: &str, value: &str| Command::SetSetting {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            etag: None,
+        };
+        told(&mut state, set("enable_auto_scaling", "true"));
+        let name = "1".to_owned();
+        told(&mut state, Command::CreateSize { name, rank: None, slots: 1, price_micros_per_hour: 0 });
+        told(&mut state, strategy(StrategyKind::TargetSize, "size"));
+        told(&mut state, strategy(StrategyKind::Burst, "burst_size"));
+        told(&mut state, set("enable_auto_scaling", "false"));
+        for name in ["bad", "good"] {
+            told(&mut state, Command::CreateCluster { name: name.to_owned() });
+        }
+        let seen = Seen::Replica { name: TROUBLE.to_owned(), size: "2".to_owned(), incarnation: None, ready: true };
+        let report = ClusterReport {
+            cluster: ClusterRef::Name("bad".to_owned()),
+            observations: vec![Observation { age: Span::default(), seen }],
+        };
+        let collector = "watcher".to_owned();
+        told(&mut state, Command::ReportSignals { collector, sequence: 1, clusters: vec![report] });
+        let id = |name| state.cluster(name).map(|cluster| cluster.id).expect("it was created");
+        let (bad, good) = (id("bad"), id("good"));
+        // As if the feature had been switched on, without anybody having looked yet.
+        state.settings.put(
+            "enable_auto_scaling",
+            crate::settings::SettingRow { value: Some(crate::SettingValue::Bool(true)), updated: Revision::default() },
+        );
+        (state, bad, good)
+    }
+
+    fn reaction(state: &mut State, decide: Decide) -> Vec<Event> {
+        state.scaling.sweep();
+        let at = Moment { index: LogIndex(state.applied.0 + 1), now: state.now, ordinal: 0 };
+        react(state, at, &[], &with_burst(decide))
+    }
+
+    fn check_fault(decide: Decide, expected: &Reason) {
+        let (mut state, bad, good) = two_clusters();
+        let events = reaction(&mut state, decide);
+        let fault = |event: &Event| match event {
+            Event::StrategyFaulted { cluster, reason, .. } => Some((*cluster, reason.clone())),
+            _ => None,
+        };
+        assert_eq!(events.iter().filter_map(fault).collect::<Vec<_>>(), [(bad, expected.clone())]);
+        let conclusion = |state: &State, id| state.decision_by_id(id).map(|decision| decision.conclusion);
+        assert_eq!(conclusion(&state, bad), Some(Conclusion::Faulted), "it holds, and says so");
+        assert!(state.standing(bad).is_some_and(|it| it.operation().is_none()), "what is there stays");
+        assert!(matches!(conclusion(&state, good), Some(Conclusion::Began(_))), "nothing else suffers");
+        assert_eq!(state.operations().map(|operation| operation.cluster).collect::<Vec<_>>(), [good]);
+        let desired = state.decision_by_id(bad).map(|decision| decision.desired.len());
+        assert_eq!(desired, Some(1), "what a strategy left half done is nobody's wish");
+
+        assert_eq!(reaction(&mut state, decide), [], "the same fault again is no news");
+        // Mended, the cluster goes on by itself.
+        let events = reaction(&mut state, burst::decide);
+        assert!(
+            events.iter().any(|event| matches!(event, Event::OperationBegun { operation } if operation.cluster == bad))
+        );
+    }
+
+    #[test]
+    fn a_strategy_that_panics_holds_its_cluster_and_no_other() {
+        check_fault(panics, &Reason::Panicked);
+    }
+
+    #[test]
+    fn a_strategy_that_overruns_holds_its_cluster_and_no_other() {
+        check_fault(overruns, &Reason::Overran { steps_max: STEPS_MAX });
+    }
+}

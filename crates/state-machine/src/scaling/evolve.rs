@@ -268,6 +268,39 @@ impl Scaling {
 }
 
 impl Event {
+    /// The cluster that it is about.
+    pub fn cluster(&self) -> Option<ClusterId> {
+        match self {
+            Self::ClusterCreated { cluster }
+            | Self::ClusterRenamed { cluster, .. }
+            | Self::ClusterDropped { cluster }
+            | Self::ClusterRestored { cluster } => Some(cluster.id),
+            Self::ClusterKnowledgeRestored { cluster, .. }
+            | Self::StrategyFaulted { cluster, .. }
+            | Self::SignalsReported { cluster, .. }
+            | Self::ClusterPaused { cluster, .. }
+            | Self::ClusterResumed { cluster, .. } => Some(*cluster),
+            Self::DecisionMade { decision } => Some(decision.cluster),
+            Self::ActionPlanned { action }
+            | Self::ActionApproved { action }
+            | Self::ActionClaimed { action }
+            | Self::ActionReturned { action }
+            | Self::ActionUnsure { action }
+            | Self::ActionSettled { action, .. } => Some(action.cluster),
+            Self::OperationBegun { operation }
+            | Self::OperationAdvanced { operation }
+            | Self::OperationEnded { operation, .. } => Some(operation.cluster),
+            Self::StrategyCreated { strategy }
+            | Self::StrategyChanged { strategy, .. }
+            | Self::StrategyDropped { strategy }
+            | Self::StrategyRestored { strategy } => match strategy.target {
+                Target::Cluster(cluster) => Some(cluster),
+                Target::Pattern(_) | Target::All => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Whom it may concern, that is, who may have to be decided about anew.
     pub(crate) fn concerns(&self) -> Concerns {
         match self {

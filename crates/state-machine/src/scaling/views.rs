@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use super::ClusterRecord;
 use super::actions::{Action, ActionStatus};
+use super::assess::assess;
 use super::claims::first_in_turn;
-use super::decisions::Decision;
+use super::conclude::draft;
+use super::decisions::{Conclusion, Decision};
 use super::knobs::Knobs;
 use super::operations::Operation;
 use super::pause::Pause;
@@ -14,8 +16,8 @@ use crate::configuration::StrategyKind;
 use crate::configuration::stored::{Strategy, Target, TargetName};
 use crate::signals::Signals;
 use crate::signals::collectors::Collector;
-use crate::strategies::StrategyState;
-use crate::{ActionId, ClusterId, LogIndex, OperationId, State, StrategyId, Time};
+use crate::strategies::{STRATEGIES, StrategyState};
+use crate::{ActionId, ClusterId, LogIndex, OperationId, Revision, State, StrategyId, Time};
 
 /// What is known about one cluster, as far as scaling goes.
 #[derive(Clone, Copy, Debug)]
@@ -184,6 +186,18 @@ impl State {
     pub fn shows_action(&self, cluster: ClusterId, index: LogIndex, settled_at: Time) -> bool {
         let retention = Knobs::read(&self.settings).retention;
         self.action_history(cluster).is_some_and(|it| it.shows(index, settled_at, self.now, retention))
+    }
+
+    /// What would come of looking at this cluster now. Nothing is written and nothing copied, so it costs what one
+    /// evaluation costs.
+    pub fn would_conclude(&self, cluster: ClusterId) -> Option<Conclusion> {
+        let cluster = self.cluster_by_id(cluster)?;
+        let knobs = Knobs::read(&self.settings);
+        let nothing = ClusterRecord::default();
+        let record = self.scaling.record(cluster.id).unwrap_or(&nothing);
+        let assessment = assess(self, cluster, &knobs, &STRATEGIES);
+        let next = OperationId::from(Revision::default());
+        Some(draft(record, &knobs, self.now, &assessment, next).conclusion)
     }
 
     /// Clusters wait to be looked at: the next entry, if only a tick, should come soon.

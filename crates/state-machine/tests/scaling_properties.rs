@@ -1,0 +1,576 @@
+//! What holds after any sequence of commands about scaling, whatever they are and whatever the backend answers.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::{World, anonymous};
+use loadline_state_machine::{
+    Action, ActionId, ActionStatus, Applied, ClusterId, ClusterRef, ClusterReport, Command, Conclusion, Entry, Epoch,
+    Event, LogIndex, Memory, NodeNumber, NoticeKind, Observation, OperationEnd, OperationId, Options, Outcome,
+    ReplicaScope, Report, Resource, ResourceKind, ResourceName, Sealed, Seen, Span, State, StrategyKind, Target,
+    TargetName, Time, apply, decode_caused_events, resource_changes,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+const CLUSTERS: [&str; 4] = ["a", "b", "ab", "c"];
+const SIZES: [&str; 4] = ["1", "2", "3", "4"];
+const REPLICAS: [&str; 6] = ["r1_auto", "main", "burst_auto", "1_auto", "2_auto", "x_auto"];
+/// Low, so that it is met often.
+const RATE_LIMIT: usize = 4;
+const RATE_WINDOW: Span = Span::from_secs(300);
+const CLUSTER_COOLDOWN: Span = Span::from_secs(30);
+
+/// What somebody does. Where it needs an action, it says which of those there are.
+#[derive(Clone, Debug)]
+enum Move {
+    Command(Command),
+    /// Claims the action that is next, or another one, under the current epoch or an old one.
+    Claim {
+        pick: usize,
+        in_turn: bool,
+        stale: bool,
+    },
+    Outcome {
+        pick: usize,
+        outcome: Outcome,
+        stale: bool,
+    },
+    Approve {
+        pick: usize,
+        yes: bool,
+    },
+    /// Every action is done at once, and every new replica seen, as a backend in good health would.
+    Work {
+        steps: usize,
+    },
+}
+
+fn word(words: &'static [&'static str]) -> impl Strategy<Value = String> {
+    select(words.to_vec()).prop_map(str::to_owned)
+}
+
+fn target() -> impl Strategy<Value = TargetName> {
+    prop_oneof![
+        4 => word(&CLUSTERS).prop_map(TargetName::Cluster),
+        2 => word(&["a%", "%b", "_", "%", "c\\%"]).prop_map(TargetName::Pattern),
+        1 => Just(TargetName::All),
+    ]
+}
+
+fn kind() -> impl Strategy<Value = StrategyKind> {
+    select(StrategyKind::PRIORITY_ORDER.to_vec())
+}
+
+fn options() -> impl Strategy<Value = Options> {
+    let size = || select(vec!["1", "2", "3", "4", "5"]);
+    let common = (
+        proptest::option::of(select(vec![0_i64, 20, 60, 600])),
+        proptest::option::weighted(0.2, any::<bool>()),
+        proptest::option::weighted(0.3, select(vec!["ALL", "MANAGED_ONLY"])),
+        proptest::option::weighted(0.1, Just(true)),
+        proptest::option::weighted(0.2, select(vec!["auto", "manual"])),
+    );
+    let own = (size(), select(vec!["r1_auto", "main", "x_auto"]), select(vec![1_i64, 60, 300]), 1..3_i64);
+    (common, own).prop_map(|((cooldown, enabled, scope, dry_run, approval), (size, name, idle, count))| {
+        let mut options = Options::default();
+        if let Some(cooldown) = cooldown {
+            options.set("cooldown_s", cooldown);
+        }
+        if let Some(enabled) = enabled {
+            options.set("enabled", enabled);
+        }
+        if let Some(scope) = scope {
+            options.set("replica_scope", scope);
+        }
+        if let Some(dry_run) = dry_run {
+            options.set("dry_run", dry_run);
+        }
+        if let Some(approval) = approval {
+            options.set("approval", approval);
+        }
+        options.with("#size", size).with("#name", name).with("#idle", idle).with("#count", count)
+    })
+}
+
+/// The options that a strategy of this kind takes, of those that were drawn.
+fn fitting(kind: StrategyKind, drawn: &Options) -> Options {
+    let mut options: Options =
+        drawn.iter().filter(|(key, _)| !key.starts_with('#')).map(|(key, value)| (key, value.clone())).collect();
+    let take = |key: &str| drawn.get(key).cloned().expect("it was drawn");
+    match kind {
+        StrategyKind::TargetSize => {
+            options.set("size", take("#size"));
+            options.set("replica_name", take("#name"));
+        }
+        StrategyKind::ShrinkToFit => {
+            options.set("max_size", take("#size"));
+            options.set("min_crash_count", take("#count"));
+            options.set("crash_window_s", 120);
+        }
+        StrategyKind::Burst => options.set("burst_size", take("#size")),
+        StrategyKind::IdleSuspend => options.set("idle_after_s", take("#idle")),
+    }
+    options
+}
+
+fn seen() -> impl Strategy<Value = Seen> {
+    let replica = || word(&REPLICAS);
+    let life = || proptest::option::of(word(&["i-1", "i-2"]));
+    prop_oneof![
+        2 => Just(Seen::Alive),
+        2 => proptest::option::weighted(0.8, 0..900_u64)
+            .prop_map(|idle| Seen::Activity { idle_for: idle.map(Span::from_secs) }),
+        4 => (replica(), word(&SIZES), life(), any::<bool>())
+            .prop_map(|(name, size, incarnation, ready)| Seen::Replica { name, size, incarnation, ready }),
+        2 => (replica(), life()).prop_map(|(name, incarnation)| Seen::ReplicaGone { name, incarnation }),
+        4 => (replica(), 0..4_u64, 0..4_u64).prop_map(|(replica, total, hydrated)| {
+            Seen::Hydration { replica, total, hydrated: hydrated.min(total) }
+        }),
+        2 => (replica(), any::<bool>(), 1..3_u64)
+            .prop_map(|(replica, oom, count)| Seen::Crash { replica, oom, reason: "killed".to_owned(), count }),
+        1 => Just(Seen::Metric { name: "cpu".to_owned(), value_milli: 1 }),
+        1 => replica().prop_map(|replica| Seen::Notice { replica, kind: NoticeKind::Spot, gone_in: None }),
+    ]
+}
+
+fn report() -> impl Strategy<Value = Command> {
+    let observation = (prop_oneof![4 => Just(0_u64), 1 => 0..200_000_u64], seen())
+        .prop_map(|(age, seen)| Observation { age: Span::from_millis(age), seen });
+    let cluster = (word(&CLUSTERS), vec(observation, 0..5))
+        .prop_map(|(name, observations)| ClusterReport { cluster: ClusterRef::Name(name), observations });
+    (word(&["watcher", "other"]), 0..60_u64, vec(cluster, 1..3))
+        .prop_map(|(collector, sequence, clusters)| Command::ReportSignals { collector, sequence, clusters })
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
+    let reason = || "because".to_owned();
+    prop_oneof![
+        6 => Just(Outcome::Succeeded { report: Report::Nothing }),
+        2 => Just(Outcome::Succeeded { report: Report::Created { incarnation: Some("i-1".to_owned()) } }),
+        2 => any::<bool>().prop_map(move |retryable| Outcome::Failed { retryable, reason: reason() }),
+        1 => Just(Outcome::Unknown { reason: reason() }),
+    ]
+}
+
+fn flag() -> impl Strategy<Value = Command> {
+    (select(vec!["enable_auto_scaling", "auto_scaling_enabled"]), select(vec!["true", "true", "false"]))
+        .prop_map(|(name, value)| common::set(name, value))
+}
+
+fn a_move() -> impl Strategy<Value = Move> {
+    let command = prop_oneof![
+        3 => word(&CLUSTERS).prop_map(|name| Command::CreateCluster { name }),
+        1 => word(&CLUSTERS).prop_map(|name| Command::DropCluster { name, etag: None, allow_missing: false }),
+        1 => word(&CLUSTERS).prop_map(|name| Command::DropClusterCascade { name, etag: None, allow_missing: false }),
+        1 => (word(&CLUSTERS), word(&CLUSTERS)).prop_map(|(name, to)| Command::RenameCluster { name, to, etag: None }),
+        6 => (target(), kind(), options()).prop_map(|(target, kind, drawn)| {
+            let options = fitting(kind, &drawn);
+            Command::CreateStrategy { target, kind, options, if_not_exists: false, unchecked: false }
+        }),
+        2 => (target(), kind(), options(), any::<bool>()).prop_map(|(target, kind, drawn, unchecked)| {
+            let options = fitting(kind, &drawn);
+            Command::ChangeStrategy { target, kind, options, reset: vec![], etag: None, unchecked }
+        }),
+        1 => (target(), kind())
+            .prop_map(|(target, kind)| Command::DropStrategy { target, kind, etag: None, allow_missing: false }),
+        8 => report(),
+        1 => word(&SIZES).prop_map(|name| Command::DropSize { name, etag: None, allow_missing: true }),
+        1 => word(&SIZES).prop_map(|name| common::create_size(&name, None)),
+        1 => flag(),
+        1 => (word(&CLUSTERS), proptest::option::of(1..600_u64)).prop_map(|(cluster, secs)| Command::PauseCluster {
+            cluster,
+            reason: String::new(),
+            expires_in: secs.map(Span::from_secs),
+        }),
+        1 => word(&CLUSTERS).prop_map(|cluster| Command::ResumeCluster { cluster }),
+        1 => (1..4_u64, 0..9_u64)
+            .prop_map(|(node, term)| Command::AnnounceLeader { node: NodeNumber(node), term }),
+        1 => Just(Command::Tick),
+    ];
+    prop_oneof![
+        10 => command.prop_map(Move::Command),
+        3 => (any::<usize>(), proptest::bool::weighted(0.8), proptest::bool::weighted(0.1))
+            .prop_map(|(pick, in_turn, stale)| Move::Claim { pick, in_turn, stale }),
+        3 => (any::<usize>(), outcome(), proptest::bool::weighted(0.1))
+            .prop_map(|(pick, outcome, stale)| Move::Outcome { pick, outcome, stale }),
+        1 => (any::<usize>(), any::<bool>()).prop_map(|(pick, yes)| Move::Approve { pick, yes }),
+        2 => (1..8_usize).prop_map(|steps| Move::Work { steps }),
+    ]
+}
+
+/// Moves, and how much time passes before each.
+fn history() -> impl Strategy<Value = Vec<(u64, Move)>> {
+    let pause = prop_oneof![5 => Just(0_u64), 3 => 0..40_000_u64, 1 => 0..1_200_000_u64];
+    vec((pause, a_move()), 1..60)
+}
+
+/// What has happened so far, as somebody who follows the events knows it.
+#[derive(Debug, Default)]
+struct Seer {
+    live: BTreeMap<ClusterId, OperationId>,
+    settled: BTreeSet<ActionId>,
+    in_flight: BTreeSet<ActionId>,
+    numbers: u64,
+    claims: BTreeMap<ClusterId, Vec<Time>>,
+    completed: BTreeMap<ClusterId, Time>,
+    acting: bool,
+    feature: bool,
+}
+
+#[derive(Debug)]
+struct Run {
+    world: World,
+    seer: Seer,
+    log: Vec<(Sealed, Applied)>,
+}
+
+impl Run {
+    fn new() -> Self {
+        let world = World::new();
+        let mut run = Self { world, seer: Seer { acting: true, ..Seer::default() }, log: Vec::new() };
+        let mut beginning = vec![
+            Command::AnnounceLeader { node: NodeNumber(1), term: 1 },
+            common::set("enable_auto_scaling", "true"),
+            common::set("auto_scaling_rate_limit", &RATE_LIMIT.to_string()),
+        ];
+        beginning.extend(SIZES.iter().map(|size| common::create_size(size, None)));
+        beginning.extend(CLUSTERS[..2].iter().map(|name| common::create_cluster(name)));
+        for command in beginning {
+            run.entry(command).expect("the beginning is sound");
+        }
+        run
+    }
+
+    fn step(&mut self, pause: u64, a_move: &Move) -> Result<(), TestCaseError> {
+        self.world.pass_time(Span::from_millis(pause));
+        let state = &self.world.state;
+        let actions: Vec<Action> = state.actions().cloned().collect();
+        let pick = |from: &[Action], pick: usize| match from.len() {
+            0 => Action { id: ActionId { index: LogIndex(9), ordinal: 9 }, ..common::scaling_samples::action() },
+            count => from[pick % count].clone(),
+        };
+        let epoch = |stale: bool| {
+            let current = state.epoch().expect("a leader was announced");
+            if stale { Epoch { index: LogIndex(current.index.0 - 1), ..current } } else { current }
+        };
+        let command = match a_move {
+            Move::Command(command) => command.clone(),
+            Move::Claim { pick: number, in_turn, stale } => {
+                let claimable: Vec<Action> = state.claimable_actions().cloned().collect();
+                let action = pick(if *in_turn { &claimable } else { &actions }, *number);
+                Command::ClaimAction { action: action.id, epoch: epoch(*stale), attempt: action.attempt + 1 }
+            }
+            Move::Outcome { pick: number, outcome, stale } => {
+                let in_flight: Vec<Action> =
+                    actions.iter().filter(|action| action.status.is_in_flight()).cloned().collect();
+                let action = pick(&in_flight, *number);
+                let (outcome, epoch) = (outcome.clone(), epoch(*stale));
+                Command::RecordOutcome { action: action.id, epoch, attempt: action.attempt, outcome }
+            }
+            Move::Approve { pick: number, yes } => {
+                let awaits = |action: &&Action| matches!(action.status, ActionStatus::AwaitingApproval { .. });
+                let waiting: Vec<Action> = actions.iter().filter(awaits).cloned().collect();
+                let action = pick(&waiting, *number).id;
+                match yes {
+                    true => Command::ApproveAction { action },
+                    false => Command::RejectAction { action, reason: String::new() },
+                }
+            }
+            Move::Work { steps } => return self.work(*steps),
+        };
+        self.entry(command)
+    }
+
+    fn work(&mut self, steps: usize) -> Result<(), TestCaseError> {
+        for _ in 0..steps {
+            let Some(action) = self.world.state.claimable_actions().next().cloned() else { return Ok(()) };
+            let epoch = self.world.state.epoch().expect("a leader was announced");
+            self.entry(Command::ClaimAction { action: action.id, epoch, attempt: action.attempt + 1 })?;
+            if self.world.state.action(action.id).is_none_or(|action| !action.status.is_in_flight()) {
+                continue;
+            }
+            let outcome = Outcome::Succeeded { report: Report::Nothing };
+            let attempt = action.attempt + 1;
+            self.entry(Command::RecordOutcome { action: action.id, epoch, attempt, outcome })?;
+            let seen = Seen::Replica {
+                name: action.call.replica().to_string(),
+                size: action.call.size().to_string(),
+                incarnation: None,
+                ready: true,
+            };
+            if let loadline_state_machine::Call::CreateReplica(_) = action.call {
+                let sequence = self.world.state.collector("backend").map_or(1, |known| known.sequence + 1);
+                let observations = vec![Observation { age: Span::default(), seen }];
+                let clusters = vec![ClusterReport { cluster: ClusterRef::Id(action.cluster), observations }];
+                self.entry(Command::ReportSignals { collector: "backend".to_owned(), sequence, clusters })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, command: Command) -> Result<(), TestCaseError> {
+        let before = self.world.state.clone();
+        let sealed = Sealed::seal(Entry { stamped_at: self.world.time, requests: vec![anonymous(vec![command])] });
+        let index = self.world.next_index();
+        let applied = apply(&mut self.world.state, index, &sealed);
+        self.check(&before, &applied)?;
+        self.log.push((sealed, applied));
+        Ok(())
+    }
+
+    fn check(&mut self, before: &State, applied: &Applied) -> Result<(), TestCaseError> {
+        let after = &self.world.state;
+        for event in &applied.events {
+            self.seer.follow(event, before, after, applied.time)?;
+        }
+        check_standing(after)?;
+        check_watch(before, after, applied)?;
+        let caused: Vec<_> = applied.causes.iter().copied().zip(applied.events.iter().cloned()).collect();
+        prop_assert_eq!(decode_caused_events(&applied.encode_events()), Ok(caused));
+        Ok(())
+    }
+}
+
+impl Seer {
+    fn follow(&mut self, event: &Event, before: &State, after: &State, now: Time) -> Result<(), TestCaseError> {
+        match event {
+            Event::SettingSet { name, value, .. } if name == "auto_scaling_enabled" => {
+                self.acting = value.to_string() == "true";
+            }
+            Event::SettingSet { name, value, .. } if name == "enable_auto_scaling" => {
+                self.feature = value.to_string() == "true";
+            }
+            Event::DecisionMade { decision } => {
+                prop_assert!(self.feature, "nothing is evaluated while the feature is off");
+                prop_assert!(after.cluster_by_id(decision.cluster).is_some(), "a decision about a dropped cluster");
+                if let Conclusion::AsWanted = decision.conclusion {
+                    prop_assert!(decision.planned.is_empty(), "what is wanted is there, yet something is planned");
+                }
+                if let Conclusion::Held = decision.conclusion {
+                    prop_assert!(!decision.brakes.is_empty(), "held by nothing");
+                }
+            }
+            Event::OperationBegun { operation } => {
+                prop_assert!(self.acting, "an operation began with the kill switch off");
+                prop_assert_eq!(self.live.insert(operation.cluster, operation.id), None, "two operations at once");
+                let standing = after.standing(operation.cluster);
+                prop_assert!(standing.is_some_and(|it| it.pause().is_none()), "begun on a paused cluster");
+                let woken = before.standing(operation.cluster).is_some_and(|standing| {
+                    let state = standing.strategy_state(StrategyKind::IdleSuspend);
+                    state.is_some_and(|state| matches!(state.memory, Memory::Suspended(_)))
+                }) || operation.units.iter().any(|unit| unit.planned.reason.code() == "WOKEN");
+                if let Some(completed) = self.completed.get(&operation.cluster)
+                    && !woken
+                {
+                    prop_assert!(now.since(*completed) >= CLUSTER_COOLDOWN, "begun within the cluster's cooldown");
+                }
+            }
+            Event::OperationEnded { operation, end } => {
+                prop_assert_eq!(self.live.remove(&operation.cluster), Some(operation.id));
+                if let OperationEnd::Completed = end {
+                    self.completed.insert(operation.cluster, now);
+                }
+            }
+            Event::ActionPlanned { action } => {
+                self.number(action)?;
+                check_scope(action, after)?;
+            }
+            Event::ActionReturned { action } => {
+                self.in_flight.remove(&action.id);
+            }
+            Event::ActionClaimed { action } => {
+                self.in_flight.insert(action.id);
+                prop_assert!(self.acting && self.feature, "claimed after the switch");
+                prop_assert_eq!(Some(action_epoch(action)), before.epoch(), "claimed under another epoch");
+                if action.call.is_counted() {
+                    let claims = self.claims.entry(action.cluster).or_default();
+                    claims.push(now);
+                    let counted = claims.iter().filter(|at| now.since(**at) < RATE_WINDOW).count();
+                    prop_assert!(counted <= RATE_LIMIT, "{counted} actions within the window");
+                }
+            }
+            Event::ActionSettled { action, .. } => {
+                prop_assert!(self.settled.insert(action.id), "settled twice");
+                prop_assert!(action.settled_at.is_some() && action.status.is_settled());
+                if let ActionStatus::Suppressed = action.status
+                    && action.operation.is_none()
+                {
+                    self.number(action)?;
+                    check_scope(action, after)?;
+                }
+                let called = self.in_flight.remove(&action.id);
+                if let ActionStatus::Obsolete | ActionStatus::Suppressed = action.status {
+                    prop_assert!(!called, "what was called cannot become obsolete");
+                }
+            }
+            Event::ClusterDropped { cluster } => {
+                self.completed.remove(&cluster.id);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, action: &Action) -> Result<(), TestCaseError> {
+        prop_assert_eq!(action.number, self.numbers + 1, "numbers are counted up one by one");
+        self.numbers = action.number;
+        Ok(())
+    }
+}
+
+fn action_epoch(action: &Action) -> Epoch {
+    match action.status {
+        ActionStatus::Claimed { epoch, .. } => epoch,
+        other => panic!("{other:?} is not claimed"),
+    }
+}
+
+/// A strategy that manages only its own names nothing else, not even to suppress it.
+fn check_scope(action: &Action, after: &State) -> Result<(), TestCaseError> {
+    let scope = after.strategy(action.strategy).and_then(|it| it.configuration().ok()).map(|it| it.scope);
+    if scope == Some(ReplicaScope::ManagedOnly) {
+        let replica = action.call.replica();
+        // What was begun under another scope is brought to its end.
+        let continues = matches!(action.call.code(), "drain_replica" | "drop_replica" | "uncordon_replica")
+            && action.operation.is_some();
+        prop_assert!(replica.ends_with("_auto") || continues, "{} is not ours", replica);
+    }
+    Ok(())
+}
+
+/// What is true of the tables at any time.
+fn check_standing(state: &State) -> Result<(), TestCaseError> {
+    for strategy in state.strategies() {
+        if let Target::Cluster(id) = strategy.target {
+            prop_assert!(state.cluster_by_id(id).is_some(), "a strategy for a dropped cluster");
+        }
+    }
+    let feature = state.setting("enable_auto_scaling").is_some_and(|it| it.value == "true");
+    for cluster in state.clusters_after(None) {
+        let Some(standing) = state.standing(cluster.id) else { continue };
+        let names: Vec<_> = standing.signals().replicas.iter().map(|replica| &replica.name).collect();
+        prop_assert!(names.windows(2).all(|pair| pair[0] < pair[1]), "a replica is there twice");
+        if let Some(operation) = standing.operation() {
+            prop_assert_eq!(operation.cluster, cluster.id);
+            let goes_on = operation.units.iter().any(|unit| !unit.progress.is_final());
+            prop_assert!(goes_on || !feature, "it should have ended");
+            let in_flight = operation.units.iter().filter_map(|unit| state.action(unit.action?));
+            let in_flight = in_flight.filter(|action| action.status.is_in_flight()).count();
+            prop_assert!(in_flight <= 1, "two calls at once");
+        }
+        let as_wanted = standing.decision().is_some_and(|it| it.conclusion == Conclusion::AsWanted);
+        if as_wanted && feature {
+            prop_assert!(standing.operation().is_none(), "desired equals actual, yet something is done");
+        }
+    }
+    for action in state.actions() {
+        prop_assert!(!action.status.is_settled(), "only what is unsettled is kept");
+        let operation = state.operations().find(|operation| Some(operation.id) == action.operation);
+        let planned = operation.is_some_and(|it| it.units.iter().any(|unit| unit.action == Some(action.id)));
+        prop_assert!(planned || action.status.is_in_flight(), "an action that nobody waits for");
+        let exists = state.cluster_by_id(action.cluster).is_some();
+        prop_assert!(exists || action.status.is_in_flight(), "an action on a dropped cluster");
+    }
+    Ok(())
+}
+
+/// The strategies, operations and actions of a state, as a watcher would name them.
+fn resources(state: &State) -> BTreeMap<ResourceName, Resource> {
+    let strategies = state.strategies().cloned().map(Resource::Strategy);
+    let operations = state.operations().cloned().map(Box::new).map(Resource::Operation);
+    let actions = state.actions().cloned().map(Box::new).map(Resource::Action);
+    let all = strategies.chain(operations).chain(actions);
+    all.map(|resource| (resource.name(), resource)).collect()
+}
+
+fn check_watch(before: &State, after: &State, applied: &Applied) -> Result<(), TestCaseError> {
+    let mut watched = resources(before);
+    for change in resource_changes(&applied.events) {
+        if let ResourceKind::Strategy | ResourceKind::Operation | ResourceKind::Action = change.name.kind {
+            prop_assert_eq!(after.resource(&change.name).is_some(), resources(after).contains_key(&change.name));
+            match change.resource {
+                Some(resource) => watched.insert(change.name, resource),
+                None => watched.remove(&change.name),
+            };
+        }
+    }
+    prop_assert_eq!(watched, resources(after));
+    Ok(())
+}
+
+fn run(history: &[(u64, Move)]) -> Result<Run, TestCaseError> {
+    let mut run = Run::new();
+    for (pause, a_move) in history {
+        run.step(*pause, a_move)?;
+    }
+    Ok(run)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_sequence_of_commands_and_outcomes_keeps_the_invariants(history in history()) {
+        run(&history)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_same_log_gives_the_same_state_and_the_same_answers(history in history()) {
+        let first = run(&history)?;
+        let mut state = State::new();
+        for (sealed, applied) in &first.log {
+            // From the bytes, as another node would.
+            let opened = Sealed::open(sealed.bytes().to_vec()).expect("what was sealed can be opened");
+            prop_assert_eq!(&apply(&mut state, applied.index, &opened), applied);
+        }
+        prop_assert_eq!(&state, &first.world.state);
+        prop_assert_eq!(state.encode(), first.world.state.encode());
+    }
+
+    #[test]
+    fn a_snapshot_in_the_middle_changes_nothing(history in history(), cut in any::<prop::sample::Index>()) {
+        let whole = run(&history)?;
+        let cut = cut.index(whole.log.len());
+        let mut state = State::new();
+        for (place, (sealed, applied)) in whole.log.iter().enumerate() {
+            if place == cut {
+                let bytes = state.encode();
+                let read = State::decode(&bytes).expect("our own snapshot can be read");
+                prop_assert_eq!(&read, &state);
+                prop_assert_eq!(read.encode(), bytes, "encoding is canonical");
+                state = read;
+            }
+            prop_assert_eq!(&apply(&mut state, applied.index, sealed), applied);
+        }
+        prop_assert_eq!(&state, &whole.world.state);
+    }
+
+    #[test]
+    fn a_backup_of_any_state_can_be_restored_into_any_other(history in history(), cut in any::<prop::sample::Index>()) {
+        let cut = cut.index(history.len());
+        let backup = run(&history[..cut])?.world.state.encode();
+        let mut run = run(&history)?;
+        let index = run.world.next_index();
+        let commands = common::restore_commands(&backup, index, 2_000);
+        let applied = run.world.apply(vec![anonymous(commands)]);
+        prop_assert!(applied.receipts[0].result.is_ok(), "{:?}", applied.receipts[0].result);
+        let state = &run.world.state;
+        // Nothing of the life that ended is left; what began since is this life's.
+        prop_assert!(state.actions().all(|action| action.incarnation == state.incarnation()));
+        check_standing(state)?;
+        let read = State::decode(&state.encode()).expect("our own snapshot can be read");
+        prop_assert_eq!(&read, state);
+        for _ in 0..3 {
+            run.world.pass_time(Span::from_mins(10));
+            run.world.must(Command::Tick);
+        }
+        check_standing(&run.world.state)?;
+    }
+}
