@@ -28,6 +28,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         // Entries and snapshot chunks are passed on as they came: no copy per hop.
         .bytes(".")
+        // Options are shown in one order, not in another one every time.
+        .btree_map(".")
         .compile_fds(descriptors)?;
     Ok(())
 }

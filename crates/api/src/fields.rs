@@ -96,13 +96,16 @@ pub fn stale_allowed(field: &str, consistency: i32) -> Result<bool, Invalid> {
     }
 }
 
-/// `sizes`, `clusters`, `settings`; none means all.
+fn all_kinds() -> String {
+    ResourceKind::ALL.iter().map(|kind| kind.plural()).collect::<Vec<_>>().join(", ")
+}
+
+/// `sizes`, `clusters`, `settings`, `strategies` and so on; none means all.
 pub fn kinds(field: &str, names: &[String]) -> Result<Vec<ResourceKind>, Invalid> {
     let mut findings = Findings::default();
     let mut kinds = Vec::new();
     for (number, name) in names.iter().enumerate() {
-        let wrong =
-            || Invalid::one(format!("{field}[{number}]"), format!("{name:?} must be sizes, clusters or settings"));
+        let wrong = || Invalid::one(format!("{field}[{number}]"), format!("{name:?} must be one of {}", all_kinds()));
         kinds.extend(findings.take(name.parse::<ResourceKind>().map_err(|_| wrong())));
     }
     findings.into_result(Some(kinds))
@@ -163,7 +166,8 @@ mod tests {
         assert_eq!(kinds("kinds", &["clusters".to_owned()]), Ok(vec![ResourceKind::Cluster]));
         check(
             kinds("kinds", &["clusters".to_owned(), "pods".to_owned(), String::new()]),
-            "kinds[1] \"pods\" must be sizes, clusters or settings; kinds[2] \"\" must be sizes, clusters or settings",
+            "kinds[1] \"pods\" must be one of sizes, clusters, settings, strategies, decisions, operations, actions; \
+             kinds[2] \"\" must be one of sizes, clusters, settings, strategies, decisions, operations, actions",
         );
         assert_eq!(resource_name("name", ""), Ok(None));
         assert_eq!(resource_name("name", "sizes/s"), Ok(Some(ResourceName::size("s"))));

@@ -6,10 +6,14 @@
 
 pub mod fields;
 mod resources;
+pub mod scaling;
+mod scaling_writes;
+mod signals;
 mod writes;
 
 pub use fields::{Invalid, Violation};
-pub use resources::millis;
+pub use resources::{millis, resource, resource_change, write_result};
+pub use signals::{Report, report_response};
 pub use writes::Write;
 
 /// The generated messages, clients and servers of package `loadline.v1`.

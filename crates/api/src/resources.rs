@@ -1,8 +1,8 @@
 //! From what the state machine keeps to what a caller sees. One way only: callers ask with requests, not with resources.
 
-use loadline_state_machine::{Answer, Cluster, Done, Resource, ResourceChange, SettingView, Size, Time};
+use loadline_state_machine::{Answer, Cluster, Done, Resource, ResourceChange, SettingView, Size, State, Time};
 
-use crate::v1;
+use crate::{scaling, v1};
 
 impl From<&Size> for v1::Size {
     fn from(size: &Size) -> v1::Size {
@@ -64,37 +64,44 @@ impl From<&SettingView> for v1::Resource {
     }
 }
 
-impl From<&Resource> for v1::Resource {
-    fn from(resource: &Resource) -> v1::Resource {
-        match resource {
-            Resource::Size(size) => size.into(),
-            Resource::Cluster(cluster) => cluster.into(),
-            Resource::Setting(setting) => setting.into(),
-        }
+/// A resource of any kind. `state` is where names and counts are looked up that the resource itself does not hold.
+pub fn resource(resource: &Resource, state: &State) -> v1::Resource {
+    use v1::resource::Resource as Wire;
+    let wire = match resource {
+        Resource::Size(size) => return size.into(),
+        Resource::Cluster(cluster) => return cluster.into(),
+        Resource::Setting(setting) => return setting.into(),
+        Resource::Strategy(strategy) => Wire::Strategy(scaling::strategy(strategy, state)),
+        Resource::Decision(decision) => Wire::Decision(scaling::decision(decision, state)),
+        Resource::Operation(operation) => Wire::Operation(scaling::operation(operation, None, state)),
+        Resource::Action(action) => Wire::Action(scaling::action(action, state)),
+    };
+    v1::Resource { resource: Some(wire) }
+}
+
+pub fn resource_change(change: &ResourceChange, state: &State) -> v1::ResourceChange {
+    v1::ResourceChange {
+        name: change.name.to_string(),
+        resource: change.resource.as_ref().map(|it| resource(it, state)),
     }
 }
 
-impl From<&ResourceChange> for v1::ResourceChange {
-    fn from(change: &ResourceChange) -> v1::ResourceChange {
-        v1::ResourceChange { name: change.name.to_string(), resource: change.resource.as_ref().map(Into::into) }
-    }
-}
-
-impl From<&Done> for v1::WriteResult {
-    fn from(done: &Done) -> v1::WriteResult {
-        let resource = match &done.answer {
-            Answer::Size(size) => Some(size.into()),
-            Answer::Cluster(cluster) => Some(cluster.into()),
-            Answer::Setting(setting) => Some(setting.into()),
-            // Nothing is left of what was deleted, and the rest is not the answer to any write of a caller.
-            Answer::Nothing
-            | Answer::Node(_)
-            | Answer::Epoch(_)
-            | Answer::Restored { .. }
-            | Answer::Restoring { .. } => None,
-        };
-        v1::WriteResult { resource, changed: done.changed }
-    }
+pub fn write_result(done: &Done, state: &State) -> v1::WriteResult {
+    let resource = match &done.answer {
+        Answer::Size(size) => Some(size.into()),
+        Answer::Cluster(cluster) => Some(cluster.into()),
+        Answer::Setting(setting) => Some(setting.into()),
+        Answer::Strategy(strategy) => Some(resource(&Resource::Strategy(strategy.clone()), state)),
+        Answer::Action(action) => Some(resource(&Resource::Action(action.clone()), state)),
+        // Nothing is left of what was deleted, and the rest is not the answer to any write of a resource.
+        Answer::Nothing
+        | Answer::Node(_)
+        | Answer::Epoch(_)
+        | Answer::Restored { .. }
+        | Answer::Restoring { .. }
+        | Answer::Reported(_) => None,
+    };
+    v1::WriteResult { resource, changed: done.changed }
 }
 
 /// Milliseconds since 1970, as the wire has them.
@@ -178,19 +185,19 @@ mod tests {
     fn what_is_gone_has_a_name_and_nothing_else() {
         let gone = ResourceChange { name: ResourceName::cluster("demo"), resource: None };
         assert_eq!(
-            v1::ResourceChange::from(&gone),
+            resource_change(&gone, &State::new()),
             v1::ResourceChange { name: "clusters/demo".to_owned(), resource: None }
         );
         let put = ResourceChange { name: ResourceName::cluster("demo"), resource: Some(Resource::Cluster(cluster())) };
-        assert_eq!(v1::ResourceChange::from(&put).resource, Some(v1::Resource::from(&cluster())));
+        assert_eq!(resource_change(&put, &State::new()).resource, Some(v1::Resource::from(&cluster())));
     }
 
     #[test]
     fn a_write_shows_what_it_left_behind() {
         let kept = Done { changed: true, answer: Answer::Cluster(cluster()) };
         let expected = v1::WriteResult { resource: Some((&cluster()).into()), changed: true };
-        assert_eq!(v1::WriteResult::from(&kept), expected);
+        assert_eq!(write_result(&kept, &State::new()), expected);
         let gone = Done { changed: false, answer: Answer::Nothing };
-        assert_eq!(v1::WriteResult::from(&gone), v1::WriteResult { resource: None, changed: false });
+        assert_eq!(write_result(&gone, &State::new()), v1::WriteResult { resource: None, changed: false });
     }
 }

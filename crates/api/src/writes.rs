@@ -27,10 +27,13 @@ struct Path {
     step: String,
     /// `size.` where the command's fields are those of a resource.
     resource: &'static str,
+    /// Fields that the caller knows under another name than the state machine.
+    renamed: &'static [(&'static str, &'static str)],
 }
 
 impl Path {
     fn of(&self, field: &str) -> String {
+        let field = self.renamed.iter().find(|(known, _)| *known == field).map_or(field, |(_, renamed)| renamed);
         format!("{}{}{field}", self.step, self.resource)
     }
 }
@@ -62,6 +65,9 @@ impl Write {
             ResourceKind::Size => Change::DeleteSize(request),
             ResourceKind::Cluster => Change::DeleteCluster(request),
             ResourceKind::Setting => Change::DeleteSetting(request),
+            ResourceKind::Strategy | ResourceKind::Decision | ResourceKind::Operation | ResourceKind::Action => {
+                return Err(Invalid::one("name", format!("{} are not deleted by name", kind.plural())));
+            }
         };
         Write::single(options, change)
     }
@@ -90,17 +96,37 @@ impl Write {
         steps: Vec<(Change, String)>,
         mut findings: Findings,
     ) -> Result<Write, Invalid> {
-        let options = options.unwrap_or_default();
-        let optional = options.validate_only && options.request_id.is_empty();
-        let request_id =
-            (!optional).then(|| findings.take(fields::request_id("options.request_id", &options.request_id))).flatten();
+        let (request_id, validate_only) = Write::intent(options, &mut findings);
         let (mut commands, mut paths) = (Vec::new(), Vec::new());
         for (change, step) in steps {
-            let path = Path { step, resource: resource_of(&change) };
+            let path = Path { step, resource: resource_of(&change), renamed: &[("to", "new_name")] };
             commands.extend(command(change, &path, &mut findings));
             paths.push(path);
         }
-        findings.into_result(Some(Write { request_id, validate_only: options.validate_only, commands, paths }))
+        findings.into_result(Some(Write { request_id, validate_only, commands, paths }))
+    }
+
+    /// One command that was read from a request of its own; nothing if it could not be.
+    pub(crate) fn one(
+        options: Option<v1::WriteOptions>,
+        command: Option<Command>,
+        resource: &'static str,
+        renamed: &'static [(&'static str, &'static str)],
+        mut findings: Findings,
+    ) -> Result<Write, Invalid> {
+        let (request_id, validate_only) = Write::intent(options, &mut findings);
+        let paths = vec![Path { step: String::new(), resource, renamed }];
+        let write = command.map(|command| Write { request_id, validate_only, commands: vec![command], paths });
+        findings.into_result(write)
+    }
+
+    /// The request id, and whether it is only to be said what would happen.
+    fn intent(options: Option<v1::WriteOptions>, findings: &mut Findings) -> (Option<RequestId>, bool) {
+        let options = options.unwrap_or_default();
+        let optional = options.validate_only && options.request_id.is_empty();
+        let id =
+            (!optional).then(|| findings.take(fields::request_id("options.request_id", &options.request_id))).flatten();
+        (id, options.validate_only)
     }
 
     /// How the caller calls a field that the state machine found fault with, in the command with this number.
@@ -112,13 +138,7 @@ impl Write {
             _ => {}
         }
         let number = usize::try_from(ordinal).unwrap_or(usize::MAX);
-        let Some((command, path)) = self.commands.get(number).zip(self.paths.get(number)) else {
-            return field.to_owned();
-        };
-        match (command, field) {
-            (Command::RenameCluster { .. }, "to") => path.of("new_name"),
-            _ => path.of(field),
-        }
+        self.paths.get(number).map_or_else(|| field.to_owned(), |path| path.of(field))
     }
 }
 
@@ -179,6 +199,11 @@ fn command(change: Change, path: &Path, findings: &mut Findings) -> Option<Comma
         Change::RenameCluster(request) => {
             Command::RenameCluster { etag: etag(&request.etag)?, name: request.name, to: request.new_name }
         }
+        Change::DeleteCluster(request) if request.cascade => Command::DropClusterCascade {
+            etag: etag(&request.etag)?,
+            name: request.name,
+            allow_missing: request.allow_missing,
+        },
         Change::DeleteCluster(request) => Command::DropCluster {
             etag: etag(&request.etag)?,
             name: request.name,
@@ -209,7 +234,13 @@ mod tests {
     }
 
     fn delete(etag: &str) -> v1::DeleteRequest {
-        v1::DeleteRequest { options: options(), name: "x".to_owned(), etag: etag.to_owned(), allow_missing: true }
+        v1::DeleteRequest {
+            options: options(),
+            name: "x".to_owned(),
+            etag: etag.to_owned(),
+            allow_missing: true,
+            cascade: false,
+        }
     }
 
     fn etag() -> Option<Revision> {

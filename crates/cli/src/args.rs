@@ -11,6 +11,7 @@ use clap_complete::Shell;
 
 use crate::dev::DevArgs;
 use crate::output::Format;
+use crate::scaling_args::{CreateStrategyArgs, PauseArgs, SignalArgs, Switch, Update};
 use crate::serve_args::ServeArgs;
 use crate::text::{parse_duration, parse_price};
 
@@ -67,20 +68,63 @@ pub(crate) enum Verb {
     Serve(ServeArgs),
     /// Every node: who leads, how far each has come, whether they agree
     Status,
-    /// Create a size or a cluster
+    /// Create a size, a cluster or a strategy
     Create {
         #[command(subcommand)]
         what: Create,
     },
-    /// Show sizes, clusters, settings or nodes
+    /// Show sizes, clusters, settings, strategies, decisions, operations, actions or nodes
     Get(GetArgs),
     /// Show everything that is known of one or more of them
     Describe {
         #[command(flatten)]
         what: Words,
     },
-    /// Delete sizes or clusters, or set settings back to their defaults
+    /// Delete sizes, clusters or strategies, or set settings back to their defaults
     Delete(DeleteArgs),
+    /// Change some options of a strategy
+    Update {
+        #[command(subcommand)]
+        what: Update,
+    },
+    /// Switch a strategy on
+    Enable {
+        #[command(subcommand)]
+        what: Switch,
+    },
+    /// Switch a strategy off; it keeps its place, so that no wider one takes over
+    Disable {
+        #[command(subcommand)]
+        what: Switch,
+    },
+    /// Say why a cluster is as it is, or why something was decided or done
+    Explain {
+        /// cluster/NAME, decision/INDEX or action/ID
+        #[arg(required = true, value_name = "TYPE/NAME")]
+        words: Vec<String>,
+    },
+    /// Hold a cluster: nothing new begins on it
+    Pause(PauseArgs),
+    /// Let a cluster that was paused be scaled again
+    Resume {
+        /// Name of the cluster
+        cluster: String,
+    },
+    /// Let an action that waits for an approval go ahead
+    Approve {
+        /// Its id, such as a12.3
+        action: String,
+    },
+    /// Reject an action that waits for an approval
+    Reject {
+        /// Its id, such as a12.3
+        action: String,
+        /// Why, for whoever wonders
+        #[arg(long, default_value = "", hide_default_value = true)]
+        reason: String,
+    },
+    /// Report by hand what a collector would see, to try things out
+    Signal(SignalArgs),
     /// Give a cluster another name
     Rename {
         #[command(subcommand)]
@@ -142,7 +186,8 @@ pub(crate) enum Verb {
 
 #[derive(Debug, Args)]
 pub(crate) struct Words {
-    /// TYPE, TYPE NAME... or TYPE/NAME...; the types are sizes, clusters, settings and nodes
+    /// TYPE, TYPE NAME... or TYPE/NAME...; the types are sizes, clusters, settings, strategies, decisions, operations,
+    /// actions and nodes
     #[arg(required = true, value_name = "TYPE [NAME...]")]
     pub(crate) words: Vec<String>,
 }
@@ -184,6 +229,8 @@ pub(crate) enum Create {
         #[arg(long)]
         dry_run: bool,
     },
+    /// A rule by which clusters are scaled
+    Strategy(CreateStrategyArgs),
 }
 
 #[derive(Debug, Args)]
@@ -196,6 +243,15 @@ pub(crate) struct GetArgs {
     /// With --watch: begin with the changes of this revision instead of what is there now
     #[arg(long, requires = "watch", value_name = "REVISION", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) from_revision: Option<u64>,
+    /// Only what is about this cluster; of strategies, decisions, operations and actions
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cluster: Option<String>,
+    /// What is over instead of what is, the newest first; of decisions, operations and actions
+    #[arg(long, conflicts_with = "watch")]
+    pub(crate) history: bool,
+    /// At most so many rows
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: Option<u32>,
 }
 
 #[derive(Debug, Args)]
@@ -206,6 +262,9 @@ pub(crate) struct DeleteArgs {
     /// No error if one is not there
     #[arg(long)]
     pub(crate) ignore_not_found: bool,
+    /// Of clusters: also those that have replicas, or actions whose outcome is not known
+    #[arg(long)]
+    pub(crate) cascade: bool,
     #[command(flatten)]
     pub(crate) write: WriteArgs,
 }

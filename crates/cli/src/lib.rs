@@ -14,6 +14,7 @@ mod exit;
 mod manifest;
 mod noun;
 mod output;
+mod scaling_args;
 mod serve_args;
 mod text;
 

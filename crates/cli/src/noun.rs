@@ -16,10 +16,14 @@ pub(crate) enum Noun {
 }
 
 /// Singular and plural of each.
-const WORDS: [(&str, &str, Noun); 4] = [
+const WORDS: [(&str, &str, Noun); 8] = [
     ("size", "sizes", Noun::Resource(Kind::Size)),
     ("cluster", "clusters", Noun::Resource(Kind::Cluster)),
     ("setting", "settings", Noun::Resource(Kind::Setting)),
+    ("strategy", "strategies", Noun::Resource(Kind::Strategy)),
+    ("decision", "decisions", Noun::Resource(Kind::Decision)),
+    ("operation", "operations", Noun::Resource(Kind::Operation)),
+    ("action", "actions", Noun::Resource(Kind::Action)),
     ("node", "nodes", Noun::Node),
 ];
 
@@ -51,7 +55,7 @@ impl FromStr for Noun {
         }
         let known = WORDS.iter().flat_map(|(singular, plural, _)| [*plural, *singular]);
         Err(Failed::usage(format!("there is no type '{word}'{}", did_you_mean(word, known)))
-            .hint("the types are sizes, clusters, settings and nodes"))
+            .hint("the types are sizes, clusters, settings, strategies, decisions, operations, actions and nodes"))
     }
 }
 

@@ -30,6 +30,26 @@ fn a_mistake_on_the_command_line_is_exit_code_2_with_a_suggestion() {
 }
 
 #[test]
+fn a_mistake_about_scaling_is_found_before_anybody_is_asked() {
+    let desk = Desk::new();
+    desk.fails(&["create", "strategy", "burst"], 2, "--cluster");
+    desk.fails(&["create", "strategy", "burst", "--cluster", "a", "--all-clusters"], 2, "--all-clusters");
+    desk.fails(&["create", "strategy", "burst", "--like", "a%"], 2, "--all-clusters");
+    desk.fails(&["create", "strategy", "burst", "--cluster", "a", "--option", "SIZE"], 2, "KEY=VALUE");
+    desk.fails(&["update", "strategy", "s1.0"], 2, "nothing to change");
+    desk.fails(&["enable", "strategy", "burst"], 2, "--cluster");
+    desk.fails(&["explain", "clusters"], 2, "cluster/NAME");
+    desk.fails(&["explain", "size/a"], 2, "cluster/NAME");
+    desk.fails(&["pause", "demo"], 2, "--reason");
+    desk.fails(&["signal", "demo"], 2, "alive");
+    desk.fails(&["signal", "demo", "hydration", "r1", "--total", "2"], 2, "--hydrated");
+    desk.fails(&["get", "clusters", "--history"], 2, "--history");
+    desk.fails(&["get", "actions", "--history", "-w"], 2, "--watch");
+    desk.fails(&["delete", "action", "a1.0"], 2, "a record");
+    desk.fails(&["get", "actoins"], 2, "did you mean 'actions'?");
+}
+
+#[test]
 fn help_is_data_and_no_failure() {
     let desk = Desk::new();
     assert!(desk.said(&["--help"]).contains("Exit codes"));

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::call::Repeat;
 use crate::client::Client;
 use crate::error::Error;
+use crate::scaling::{self, Scope};
 
 /// What can be read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,10 +23,18 @@ pub enum Kind {
     Size,
     Cluster,
     Setting,
+    Strategy,
+    /// The latest about each cluster.
+    Decision,
+    /// Those under way.
+    Operation,
+    /// Those that are not settled.
+    Action,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 3] = [Kind::Size, Kind::Cluster, Kind::Setting];
+    pub const ALL: [Kind; 7] =
+        [Kind::Size, Kind::Cluster, Kind::Setting, Kind::Strategy, Kind::Decision, Kind::Operation, Kind::Action];
 
     /// As in resource names: "sizes".
     pub fn plural(self) -> &'static str {
@@ -33,6 +42,10 @@ impl Kind {
             Kind::Size => "sizes",
             Kind::Cluster => "clusters",
             Kind::Setting => "settings",
+            Kind::Strategy => "strategies",
+            Kind::Decision => "decisions",
+            Kind::Operation => "operations",
+            Kind::Action => "actions",
         }
     }
 
@@ -41,6 +54,10 @@ impl Kind {
             Kind::Size => "size",
             Kind::Cluster => "cluster",
             Kind::Setting => "setting",
+            Kind::Strategy => "strategy",
+            Kind::Decision => "decision",
+            Kind::Operation => "operation",
+            Kind::Action => "action",
         }
     }
 }
@@ -71,7 +88,7 @@ pub enum Reading {
 }
 
 impl Reading {
-    fn wire(self) -> i32 {
+    pub(crate) fn wire(self) -> i32 {
         match self {
             Reading::Linearizable => Consistency::Linearizable.into(),
             Reading::Stale => Consistency::Stale.into(),
@@ -103,7 +120,7 @@ pub struct Listing {
 }
 
 /// The most that a server puts on one page.
-const PAGE_SIZE: u32 = 1000;
+pub(crate) const PAGE_SIZE: u32 = 1000;
 
 impl Client {
     /// One change, recorded at most once however often it has to be sent.
@@ -130,6 +147,9 @@ impl Client {
 
     /// Every resource of a kind. Pages are read one after the other, so a change in between may show on a later page.
     pub async fn list(&self, kind: Kind, reading: Reading) -> Result<Listing, Error> {
+        if matches!(kind, Kind::Strategy | Kind::Decision | Kind::Operation | Kind::Action) {
+            return self.list_scaling(kind, &Scope::default(), reading).await;
+        }
         let mut listing = Listing { resources: Vec::new(), revision: 0 };
         let mut page_token = String::new();
         loop {
@@ -152,7 +172,7 @@ impl Client {
     }
 }
 
-fn options(id: Uuid, writing: Writing) -> WriteOptions {
+pub(crate) fn options(id: Uuid, writing: Writing) -> WriteOptions {
     WriteOptions { request_id: id.to_string(), validate_only: writing == Writing::Rehearse }
 }
 
@@ -195,11 +215,13 @@ async fn send_get(
     channel: Channel,
     request: Request<GetRequest>,
 ) -> Result<Response<ReadResponse>, Status> {
-    let mut admin = Client::admin(channel);
     match kind {
-        Kind::Size => admin.get_size(request).await,
-        Kind::Cluster => admin.get_cluster(request).await,
-        Kind::Setting => admin.get_setting(request).await,
+        Kind::Size => Client::admin(channel).get_size(request).await,
+        Kind::Cluster => Client::admin(channel).get_cluster(request).await,
+        Kind::Setting => Client::admin(channel).get_setting(request).await,
+        Kind::Strategy | Kind::Decision | Kind::Operation | Kind::Action => {
+            scaling::send_get(kind, channel, request).await
+        }
     }
 }
 
@@ -213,5 +235,8 @@ async fn send_list(
         Kind::Size => admin.list_sizes(request).await,
         Kind::Cluster => admin.list_clusters(request).await,
         Kind::Setting => admin.list_settings(request).await,
+        Kind::Strategy | Kind::Decision | Kind::Operation | Kind::Action => {
+            Err(Status::invalid_argument(format!("{} are listed by another service", kind.plural())))
+        }
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! - [`client`](Client): connecting, options, and the one loop that every call goes through (`call.rs`)
 //! - `admin.rs`: sizes, clusters, settings, transactions
+//! - `scaling.rs`: strategies, decisions, operations, actions, pauses, signals
 //! - [`Watch`]: changes from a revision on, with no gap and no repeat across nodes
 //! - `status.rs`: every node's own view, with state hashes taken at one index so that they can be compared
 //! - `operator.rs`: peers, leadership, snapshots
@@ -20,6 +21,7 @@ mod endpoint;
 mod error;
 mod operator;
 mod request_id;
+mod scaling;
 mod status;
 mod watch;
 
@@ -29,5 +31,6 @@ pub use endpoint::{Endpoint, EndpointError, Endpoints};
 pub use error::{Error, FieldViolation, Refusal};
 pub use loadline_api::v1;
 pub use operator::SnapshotPart;
+pub use scaling::{ScalingWrite, Scope};
 pub use status::NodeReport;
 pub use watch::{Watch, WatchEvent, WatchOptions};

@@ -17,6 +17,7 @@ mod logging;
 mod metrics;
 mod proposals;
 mod readiness;
+mod scaling_figures;
 mod serve;
 mod shutdown;
 

@@ -86,6 +86,11 @@ pub(crate) struct Metrics {
     pub(crate) grpc_shed: IntCounterVec,
     pub(crate) watch_streams: IntGauge,
     pub(crate) watch_changes: IntCounter,
+
+    pub(crate) scaling_decisions: IntCounterVec,
+    pub(crate) scaling_actions: IntCounterVec,
+    pub(crate) cooldown_skips: IntCounterVec,
+    pub(crate) rate_limit_hits: IntCounter,
 }
 
 /// Makes each metric and registers it. Names and labels are literals, so a mistake shows in the first test that starts.
@@ -221,6 +226,26 @@ impl Metrics {
             ),
             watch_streams: m.gauge("loadline_watch_streams", "Open watches."),
             watch_changes: m.counter("loadline_watch_changes_total", "Changes of resources sent to watchers."),
+
+            scaling_decisions: m.counters(
+                "loadline_auto_scaling_decisions_total",
+                "Decisions that this node applied, by conclusion. Every node counts all of them.",
+                &["conclusion"],
+            ),
+            scaling_actions: m.counters(
+                "loadline_auto_scaling_actions_total",
+                "Scaling actions that were settled, by strategy, call and status. Every node counts all of them.",
+                &["strategy", "action_type", "status"],
+            ),
+            cooldown_skips: m.counters(
+                "loadline_auto_scaling_cooldown_skips_total",
+                "Decisions in which a strategy was held by a cooldown. Every node counts all of them.",
+                &["strategy"],
+            ),
+            rate_limit_hits: m.counter(
+                "loadline_auto_scaling_rate_limit_hits_total",
+                "Decisions that the rate limit of their cluster held. Every node counts all of them.",
+            ),
             registry: m.0,
         }
     }

@@ -10,6 +10,8 @@ use std::time::Duration;
 use loadline_api::FILE_DESCRIPTOR_SET;
 use loadline_api::v1::admin_server::AdminServer;
 use loadline_api::v1::operator_server::OperatorServer;
+use loadline_api::v1::scaling_server::ScalingServer;
+use loadline_api::v1::signals_server::SignalsServer;
 use loadline_api::v1::watch_server::WatchServer;
 use loadline_log::{OpenError, RealDisk, SharedDisk, Threading};
 use loadline_raft_node::{
@@ -26,10 +28,13 @@ use tracing::info;
 
 use crate::config::{Limits, ServerConfig};
 use crate::grpc::admin::AdminService;
+use crate::grpc::exchange::Exchange;
 use crate::grpc::forward::Forwarding;
 use crate::grpc::limits::{Deadlines, Door};
 use crate::grpc::operator::OperatorService;
 use crate::grpc::restore::Restores;
+use crate::grpc::scaling::ScalingService;
+use crate::grpc::signals::SignalsService;
 use crate::grpc::watch::WatchService;
 use crate::http::Pages;
 use crate::leading;
@@ -37,6 +42,7 @@ use crate::logging::init_logging;
 use crate::metrics::Metrics;
 use crate::proposals::Proposals;
 use crate::readiness::Readiness;
+use crate::scaling_figures;
 use crate::shutdown::{self, Remains};
 
 /// How often health, which clients ask by gRPC, follows readiness.
@@ -169,8 +175,11 @@ pub async fn serve_in(
 
     let doors = Doors::new(&config, &metrics);
     let (health, health_service) = tonic_health::server::health_reporter();
+    let exchange = Exchange { node: node.clone(), proposals: proposals.clone() };
     let services = Services {
-        admin: AdminService { node: node.clone(), proposals: proposals.clone() },
+        admin: AdminService { exchange: exchange.clone() },
+        scaling: ScalingService { exchange },
+        signals: SignalsService { node: node.clone(), proposals: proposals.clone(), closing: closing.clone() },
         watch: WatchService {
             node: node.clone(),
             metrics: Arc::clone(&metrics),
@@ -207,6 +216,7 @@ pub async fn serve_in(
     let _background = [
         AbortOnDropHandle::new(tokio::spawn(readiness.clone().keep_trying())),
         AbortOnDropHandle::new(tokio::spawn(follow_readiness(readiness, health))),
+        AbortOnDropHandle::new(tokio::spawn(scaling_figures::count(node.clone(), Arc::clone(&metrics)))),
         AbortOnDropHandle::new(tokio::spawn(count_leaders(node.clone(), metrics))),
     ];
     let mut remains = Remains {
@@ -244,6 +254,8 @@ fn transport(limits: &Limits) -> tonic::transport::Server {
 /// What callers may ask of a node.
 struct Services {
     admin: AdminService,
+    scaling: ScalingService,
+    signals: SignalsService,
     watch: WatchService,
     operator: OperatorService,
 }
@@ -253,6 +265,12 @@ impl Services {
         let (message_in, message_out) = (size(limits.message_in_max), size(limits.message_out_max));
         let admin =
             AdminServer::new(self.admin).max_decoding_message_size(message_in).max_encoding_message_size(message_out);
+        let scaling = ScalingServer::new(self.scaling)
+            .max_decoding_message_size(message_in)
+            .max_encoding_message_size(message_out);
+        let signals = SignalsServer::new(self.signals)
+            .max_decoding_message_size(message_in)
+            .max_encoding_message_size(message_out);
         let watch =
             WatchServer::new(self.watch).max_decoding_message_size(message_in).max_encoding_message_size(message_out);
         let operator = OperatorServer::new(self.operator)
@@ -260,6 +278,8 @@ impl Services {
             .max_encoding_message_size(message_out);
         Routes::default()
             .add_service(doors.admin.named_layer(admin))
+            .add_service(doors.scaling.named_layer(scaling))
+            .add_service(doors.signals.named_layer(signals))
             .add_service(doors.watch.named_layer(watch))
             .add_service(doors.operator.named_layer(operator))
     }
@@ -294,6 +314,9 @@ fn http_ended(ended: Result<io::Result<()>, tokio::task::JoinError>) -> ServeErr
 #[derive(Debug, Clone)]
 struct Doors {
     admin: Door,
+    scaling: Door,
+    /// Of its own, so that a flood of signals keeps nobody from changing a strategy.
+    signals: Door,
     watch: Door,
     operator: Door,
     helpers: Door,
@@ -306,6 +329,8 @@ impl Doors {
         let door = |service, places| Door::new(service, places, deadlines, Arc::clone(metrics));
         Doors {
             admin: door("Admin", size(limits.requests_max)),
+            scaling: door("Scaling", size(limits.requests_max)),
+            signals: door("Signals", size(limits.requests_max)),
             watch: door("Watch", size(limits.watches_max)),
             operator: door("Operator", size(limits.operator_calls_max)),
             // Health can be watched, too.
@@ -314,7 +339,8 @@ impl Doors {
     }
 
     fn all(&self) -> Vec<Door> {
-        vec![self.admin.clone(), self.watch.clone(), self.operator.clone()]
+        let Doors { admin, scaling, signals, watch, operator, helpers: _ } = self.clone();
+        vec![admin, scaling, signals, watch, operator]
     }
 }
 

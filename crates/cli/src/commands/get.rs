@@ -1,22 +1,33 @@
 //! `get` and `describe`.
 
-use loadline_client::Kind;
 use loadline_client::v1::Resource;
+use loadline_client::{Kind, Scope};
 
 use super::Session;
 use super::status::{node_views, of_nodes};
+use crate::args::GetArgs;
 use crate::exit::{Exit, Failed};
 use crate::noun::{Noun, Selection};
 use crate::output::resources::{ClusterView, ResourceView, SettingView, SizeView};
+use crate::output::scaling::{ActionView, DecisionView, OperationView, StrategyView};
 use crate::output::{Format, View, describe as pairs, list, one};
 
-pub(crate) async fn get(words: &[String], mut session: Session<'_>) -> Result<(), Failed> {
+pub(crate) async fn get(args: &GetArgs, session: Session<'_>) -> Result<(), Failed> {
+    let scope = Scope {
+        cluster: args.cluster.clone(),
+        history: args.history,
+        count_max: args.limit.and_then(|limit| usize::try_from(limit).ok()),
+    };
+    of(&args.what.words, &scope, session).await
+}
+
+async fn of(words: &[String], scope: &Scope, mut session: Session<'_>) -> Result<(), Failed> {
     let (noun, names) = Selection::parse(words)?.one_type()?;
     let kind = match noun {
         Noun::Resource(kind) => kind,
         Noun::Node => return of_nodes(&names, session).await,
     };
-    let found = fetch(kind, &names, &mut session).await?;
+    let found = fetch(kind, &names, scope, &mut session).await?;
     // One name gives one object; a type gives a list, however many there are.
     let text = show(kind, found.views, found.revision, names.len() == 1, session.format)?;
     if text.is_empty() && names.is_empty() {
@@ -29,11 +40,11 @@ pub(crate) async fn get(words: &[String], mut session: Session<'_>) -> Result<()
 pub(crate) async fn describe(words: &[String], mut session: Session<'_>) -> Result<(), Failed> {
     let (noun, names) = Selection::parse(words)?.one_type()?;
     if !matches!(session.format, Format::Table | Format::Wide) {
-        return get(words, session).await;
+        return of(words, &Scope::default(), session).await;
     }
     let (each, missing): (Vec<String>, _) = match noun {
         Noun::Resource(kind) => {
-            let found = fetch(kind, &names, &mut session).await?;
+            let found = fetch(kind, &names, &Scope::default(), &mut session).await?;
             (found.views.iter().map(|view| pairs(&view.pairs())).collect(), found.missing)
         }
         Noun::Node => {
@@ -52,9 +63,18 @@ struct Fetched {
     missing: Option<Failed>,
 }
 
-async fn fetch(kind: Kind, names: &[String], session: &mut Session<'_>) -> Result<Fetched, Failed> {
+async fn fetch(kind: Kind, names: &[String], scope: &Scope, session: &mut Session<'_>) -> Result<Fetched, Failed> {
+    let scaling = matches!(kind, Kind::Strategy | Kind::Decision | Kind::Operation | Kind::Action);
+    if *scope != Scope::default() && (!scaling || !names.is_empty()) {
+        return Err(Failed::usage(
+            "--cluster, --history and --limit are for lists of strategies, decisions, operations and actions",
+        ));
+    }
     if names.is_empty() {
-        let listing = session.client.list(kind, session.reading).await?;
+        let listing = match scaling {
+            true => session.client.list_scaling(kind, scope, session.reading).await?,
+            false => session.client.list(kind, session.reading).await?,
+        };
         return Ok(Fetched { views: known(listing.resources), revision: listing.revision, missing: None });
     }
     let mut fetched = Fetched { views: Vec::new(), revision: 0, missing: None };
@@ -85,6 +105,10 @@ fn show(kind: Kind, views: Vec<ResourceView>, revision: u64, single: bool, forma
         Kind::Size => put(kind, sizes(views), revision, single, format),
         Kind::Cluster => put(kind, clusters(views), revision, single, format),
         Kind::Setting => put(kind, settings(views), revision, single, format),
+        Kind::Strategy => put(kind, strategies(views), revision, single, format),
+        Kind::Decision => put(kind, decisions(views), revision, single, format),
+        Kind::Operation => put(kind, operations(views), revision, single, format),
+        Kind::Action => put(kind, actions(views), revision, single, format),
     }
 }
 
@@ -109,5 +133,25 @@ fn clusters(views: Vec<ResourceView>) -> Vec<ClusterView> {
 
 fn settings(views: Vec<ResourceView>) -> Vec<SettingView> {
     let of = |view| if let ResourceView::Setting(setting) = view { Some(setting) } else { None };
+    views.into_iter().filter_map(of).collect()
+}
+
+fn strategies(views: Vec<ResourceView>) -> Vec<StrategyView> {
+    let of = |view| if let ResourceView::Strategy(it) = view { Some(it) } else { None };
+    views.into_iter().filter_map(of).collect()
+}
+
+fn decisions(views: Vec<ResourceView>) -> Vec<DecisionView> {
+    let of = |view| if let ResourceView::Decision(it) = view { Some(it) } else { None };
+    views.into_iter().filter_map(of).collect()
+}
+
+fn operations(views: Vec<ResourceView>) -> Vec<OperationView> {
+    let of = |view| if let ResourceView::Operation(it) = view { Some(it) } else { None };
+    views.into_iter().filter_map(of).collect()
+}
+
+fn actions(views: Vec<ResourceView>) -> Vec<ActionView> {
+    let of = |view| if let ResourceView::Action(it) = view { Some(it) } else { None };
     views.into_iter().filter_map(of).collect()
 }

@@ -4,6 +4,7 @@ mod apply;
 mod config;
 mod get;
 mod raft;
+mod scaling;
 mod serve;
 mod snapshot;
 mod status;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use clap::CommandFactory as _;
 use loadline_client::{Client, Options, Reading, Writing, default_actor};
 
-use crate::args::{Cli, Config, Global, Operator, Verb};
+use crate::args::{Cli, Config, Create, Global, Operator, Verb};
 use crate::console::Console;
 use crate::context::{self, File, Resolved, Wishes};
 use crate::dev;
@@ -92,9 +93,19 @@ fn with_group(verb: Verb, global: &Global, console: &mut Console) -> Result<(), 
 async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
     match verb {
         Verb::Status => status::status(session).await,
+        Verb::Create { what: Create::Strategy(args) } => scaling::create(args, session).await,
         Verb::Create { what } => write::create(what, session).await,
+        Verb::Update { what } => scaling::update(what, session).await,
+        Verb::Enable { what } => scaling::switch(what, true, session).await,
+        Verb::Disable { what } => scaling::switch(what, false, session).await,
+        Verb::Explain { words } => scaling::explain(&words, session).await,
+        Verb::Pause(args) => scaling::pause(args, session).await,
+        Verb::Resume { cluster } => scaling::resume(cluster, session).await,
+        Verb::Approve { action } => scaling::approve(action, session).await,
+        Verb::Reject { action, reason } => scaling::reject(action, reason, session).await,
+        Verb::Signal(args) => scaling::signal(args, session).await,
         Verb::Get(args) if args.watch => watch::watch(&args, session).await,
-        Verb::Get(args) => get::get(&args.what.words, session).await,
+        Verb::Get(args) => get::get(&args, session).await,
         Verb::Describe { what } => get::describe(&what.words, session).await,
         Verb::Delete(args) => write::delete(&args, session).await,
         Verb::Rename { what } => write::rename(what, session).await,

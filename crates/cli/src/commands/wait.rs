@@ -23,6 +23,10 @@ impl Condition {
             Kind::Size => &["rank", "slots", "price"],
             Kind::Cluster => &[],
             Kind::Setting => &["value"],
+            Kind::Strategy => &["state"],
+            Kind::Decision => &["conclusion"],
+            Kind::Operation => &["phase"],
+            Kind::Action => &["status"],
         };
         match text.split_once('=') {
             None if text == "exists" => Ok(Condition::Exists),
@@ -60,7 +64,7 @@ pub(crate) async fn wait(args: &WaitArgs, session: Session<'_>) -> Result<(), Fa
         Selection::All(noun) => return Err(Failed::usage(format!("which of the {}? Name one", noun.plural()))),
     };
     let [Named { noun: Noun::Resource(kind), name }] = things.as_slice() else {
-        return Err(Failed::usage("wait for one size, cluster or setting"));
+        return Err(Failed::usage("wait for one resource"));
     };
     let condition = Condition::parse(&args.condition, *kind)?;
     let full_name = format!("{}/{name}", kind.plural());

@@ -139,10 +139,15 @@ fn row(one: &Seen, kind: Kind, wide: bool) -> Vec<String> {
 fn columns(kind: Kind) -> &'static [Column] {
     use crate::output::View;
     use crate::output::resources::{ClusterView, SettingView, SizeView};
+    use crate::output::scaling::{ActionView, DecisionView, OperationView, StrategyView};
     match kind {
         Kind::Size => SizeView::COLUMNS,
         Kind::Cluster => ClusterView::COLUMNS,
         Kind::Setting => SettingView::COLUMNS,
+        Kind::Strategy => StrategyView::COLUMNS,
+        Kind::Decision => DecisionView::COLUMNS,
+        Kind::Operation => OperationView::COLUMNS,
+        Kind::Action => ActionView::COLUMNS,
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) async fn create(what: Create, mut session: Session<'_>) -> Result<(),
             let size = Size { name, rank, slots, price_micros_per_hour: price, ..Size::default() };
             (Change::CreateSize(CreateSizeRequest { options: None, size: Some(size) }), dry_run)
         }
+        Create::Strategy(args) => return super::scaling::create(args, session).await,
         Create::Cluster { name, dry_run } => {
             let cluster = Cluster { name, ..Cluster::default() };
             (Change::CreateCluster(CreateClusterRequest { options: None, cluster: Some(cluster) }), dry_run)
@@ -47,22 +48,26 @@ pub(crate) async fn reset(names: Vec<String>, dry_run: bool, session: Session<'_
     let noun = Noun::Resource(Kind::Setting);
     let things = names.into_iter().map(|name| Named { noun, name }).collect();
     let write = WriteArgs { etag: String::new(), dry_run };
-    remove(things, false, &write, session).await
+    remove(things, false, false, &write, session).await
 }
 
 pub(crate) async fn delete(args: &DeleteArgs, session: Session<'_>) -> Result<(), Failed> {
     match Selection::parse(&args.words)? {
         Selection::All(noun) => Err(Failed::usage(format!("which of the {}? Name what to delete", noun.plural()))),
-        Selection::Some(things) => remove(things, args.ignore_not_found, &args.write, session).await,
+        Selection::Some(things) => remove(things, args.ignore_not_found, args.cascade, &args.write, session).await,
     }
 }
 
 async fn remove(
     things: Vec<Named>,
     allow_missing: bool,
+    cascade: bool,
     write: &WriteArgs,
-    session: Session<'_>,
+    mut session: Session<'_>,
 ) -> Result<(), Failed> {
+    if let [Named { noun: Noun::Resource(Kind::Strategy), name }] = things.as_slice() {
+        return super::scaling::delete(name, allow_missing, write, &mut session).await;
+    }
     if things.len() > 1 && !write.etag.is_empty() {
         return Err(Failed::usage("--etag is of one resource: delete them one by one"));
     }
@@ -73,11 +78,16 @@ async fn remove(
             return Err(Failed::usage("nodes are not deleted: use loadline operator raft remove-peer"));
         };
         names.push(format!("{}/{}", kind.plural(), thing.name));
-        let request = DeleteRequest { options: None, name: thing.name, etag: write.etag.clone(), allow_missing };
+        let request =
+            DeleteRequest { options: None, name: thing.name, etag: write.etag.clone(), allow_missing, cascade };
         changes.push(match kind {
             Kind::Size => Change::DeleteSize(request),
             Kind::Cluster => Change::DeleteCluster(request),
             Kind::Setting => Change::DeleteSetting(request),
+            Kind::Strategy => return Err(Failed::usage("delete strategies one by one")),
+            Kind::Decision | Kind::Operation | Kind::Action => {
+                return Err(Failed::usage(format!("{} are not deleted: they are a record", kind.plural())));
+            }
         });
     }
     let answer = match changes.as_slice() {
@@ -104,7 +114,12 @@ async fn remove(
 }
 
 /// `clusters/demo created`, or the resource as it is now.
-fn report(session: &mut Session<'_>, answer: WriteResponse, verb: &str, dry_run: bool) -> Result<(), Failed> {
+pub(crate) fn report(
+    session: &mut Session<'_>,
+    answer: WriteResponse,
+    verb: &str,
+    dry_run: bool,
+) -> Result<(), Failed> {
     let malformed =
         || Failed::new(crate::exit::Exit::Failure, "the answer lacks the resource; is the node of another version?");
     let WriteResult { resource, changed } = answer.results.into_iter().next().ok_or_else(malformed)?;

@@ -134,6 +134,9 @@ fn manifest(place: &str, object: &Map<String, Value>) -> Result<Manifest, Failed
         Kind::Size => size(spec),
         Kind::Cluster => known_keys(spec, &[]).map(|()| Spec::Cluster),
         Kind::Setting => setting(spec),
+        Kind::Strategy | Kind::Decision | Kind::Operation | Kind::Action => {
+            Err(format!("{} are not applied from a file; use loadline create strategy", kind.plural()))
+        }
     };
     Ok(Manifest { name, spec: spec.map_err(wrong)? })
 }

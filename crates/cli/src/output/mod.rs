@@ -5,6 +5,7 @@
 
 pub(crate) mod nodes;
 pub(crate) mod resources;
+pub(crate) mod scaling;
 mod table;
 
 use serde::ser::SerializeMap;

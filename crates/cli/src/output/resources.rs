@@ -1,4 +1,4 @@
-//! Sizes, clusters and settings as they are shown.
+//! Sizes, clusters and settings as they are shown; what scaling keeps is in `scaling.rs`.
 //!
 //! As objects they have the form of a manifest (`kind`, `name`, `spec`), so that what `get -o yaml` prints can be
 //! edited and given to `apply -f`. What the system adds stands in `metadata`, which `apply` leaves alone.
@@ -6,6 +6,7 @@
 use loadline_client::v1::{self, resource};
 use serde::Serialize;
 
+use super::scaling::{ActionView, DecisionView, OperationView, StrategyView};
 use super::{Column, View};
 use crate::text::{show_price, show_time};
 
@@ -16,6 +17,10 @@ pub(crate) enum ResourceView {
     Size(SizeView),
     Cluster(ClusterView),
     Setting(SettingView),
+    Strategy(StrategyView),
+    Decision(DecisionView),
+    Operation(OperationView),
+    Action(ActionView),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -83,6 +88,10 @@ impl ResourceView {
             resource::Resource::Size(size) => ResourceView::Size(size.into()),
             resource::Resource::Cluster(cluster) => ResourceView::Cluster(cluster.into()),
             resource::Resource::Setting(setting) => ResourceView::Setting(setting.into()),
+            resource::Resource::Strategy(strategy) => ResourceView::Strategy(strategy.into()),
+            resource::Resource::Decision(decision) => ResourceView::Decision(decision.into()),
+            resource::Resource::Operation(operation) => ResourceView::Operation(operation.into()),
+            resource::Resource::Action(action) => ResourceView::Action(action.into()),
         })
     }
 
@@ -91,6 +100,10 @@ impl ResourceView {
             ResourceView::Size(view) => &view.metadata.etag,
             ResourceView::Cluster(view) => &view.metadata.etag,
             ResourceView::Setting(view) => &view.metadata.etag,
+            ResourceView::Strategy(StrategyView(shown))
+            | ResourceView::Decision(DecisionView(shown))
+            | ResourceView::Operation(OperationView(shown))
+            | ResourceView::Action(ActionView(shown)) => &shown.etag,
         }
     }
 
@@ -99,6 +112,10 @@ impl ResourceView {
             ResourceView::Size(view) => &view.name,
             ResourceView::Cluster(view) => &view.name,
             ResourceView::Setting(view) => &view.name,
+            ResourceView::Strategy(StrategyView(shown))
+            | ResourceView::Decision(DecisionView(shown))
+            | ResourceView::Operation(OperationView(shown))
+            | ResourceView::Action(ActionView(shown)) => &shown.name,
         }
     }
 
@@ -108,6 +125,10 @@ impl ResourceView {
             ResourceView::Size(view) => view.name(),
             ResourceView::Cluster(view) => view.name(),
             ResourceView::Setting(view) => view.name(),
+            ResourceView::Strategy(view) => view.name(),
+            ResourceView::Decision(view) => view.name(),
+            ResourceView::Operation(view) => view.name(),
+            ResourceView::Action(view) => view.name(),
         }
     }
 
@@ -116,6 +137,10 @@ impl ResourceView {
             ResourceView::Size(view) => view.cells(),
             ResourceView::Cluster(view) => view.cells(),
             ResourceView::Setting(view) => view.cells(),
+            ResourceView::Strategy(view) => view.cells(),
+            ResourceView::Decision(view) => view.cells(),
+            ResourceView::Operation(view) => view.cells(),
+            ResourceView::Action(view) => view.cells(),
         }
     }
 
@@ -129,6 +154,10 @@ impl ResourceView {
             ],
             ResourceView::Cluster(_) => Vec::new(),
             ResourceView::Setting(view) => vec![("value", view.spec.value.clone())],
+            ResourceView::Strategy(_) => vec![("state", self.cells().swap_remove(3))],
+            ResourceView::Action(_) => vec![("status", self.cells().swap_remove(5))],
+            ResourceView::Operation(_) => vec![("phase", self.cells().swap_remove(3))],
+            ResourceView::Decision(_) => vec![("conclusion", self.cells().swap_remove(2))],
         }
     }
 
@@ -148,6 +177,10 @@ impl ResourceView {
             ResourceView::Setting(view) => {
                 (vec![("Name", view.name.clone()), ("Value", view.spec.value.clone())], &view.metadata)
             }
+            ResourceView::Strategy(view) => return labelled(view),
+            ResourceView::Decision(view) => return labelled(view),
+            ResourceView::Operation(view) => return labelled(view),
+            ResourceView::Action(view) => return labelled(view),
         };
         let number = |revision: Option<u64>| revision.map(|revision| revision.to_string()).unwrap_or_default();
         pairs.extend([
@@ -162,6 +195,11 @@ impl ResourceView {
         ]);
         pairs
     }
+}
+
+/// Every column of the wide table, one below the other.
+fn labelled<V: View>(view: &V) -> Vec<(&'static str, String)> {
+    V::COLUMNS.iter().map(|column| column.head).zip(view.cells()).collect()
 }
 
 impl From<v1::Size> for SizeView {

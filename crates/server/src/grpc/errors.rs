@@ -83,7 +83,12 @@ pub(crate) fn invalid_field(field: &str, message: impl Into<String>) -> Status {
 pub(crate) fn refused(refused: &Refused, write: &Write) -> Status {
     let mut answer = rejection(&refused.rejection);
     if let Some(field) = refused.rejection.field() {
-        answer = answer.field(write.field(refused.ordinal, field), refused.rejection.to_string());
+        let mut field = write.field(refused.ordinal, field);
+        // Of many options, which one.
+        if let Some(option) = answer.metadata.get("option") {
+            field = format!("{field}[{option}]");
+        }
+        answer = answer.field(field, refused.rejection.to_string());
     }
     // Which step of a transaction it was; a reader of logs should not have to count.
     if write.commands.len() > 1 {
@@ -96,6 +101,15 @@ pub(crate) fn refused(refused: &Refused, write: &Write) -> Status {
 /// A refusal of something that the caller did not write in fields, such as a read or a restore.
 pub(crate) fn rejected(rejected: &Rejection) -> Status {
     rejection(rejected).status()
+}
+
+/// The same, where the fields of the caller have the names that the state machine uses.
+pub(crate) fn rejected_field(rejected: &Rejection) -> Status {
+    let answer = rejection(rejected);
+    match rejected.field() {
+        Some(field) => answer.field(field, rejected.to_string()).status(),
+        None => answer.status(),
+    }
 }
 
 fn rejection(rejection: &Rejection) -> Answer {
@@ -149,6 +163,21 @@ pub(crate) fn feed(error: &FeedError) -> Status {
         FeedError::Journal(_) => Answer::new(Code::Internal, "JOURNAL_FAILED", error.to_string()).status(),
         FeedError::ShuttingDown => Answer::new(Code::Unavailable, "SHUTTING_DOWN", error.to_string()).status(),
     }
+}
+
+/// Something about the past that this node cannot tell.
+pub(crate) fn history(reason: &'static str, message: impl Into<String>) -> Status {
+    Answer::new(Code::FailedPrecondition, reason, message).status()
+}
+
+pub(crate) fn journal_failed(error: &dyn std::fmt::Display) -> Status {
+    Answer::new(Code::Internal, "JOURNAL_FAILED", format!("the journal of this node cannot be read: {error}")).status()
+}
+
+/// Nothing of this name is there, or is in the journal of this node.
+pub(crate) fn nothing_of_that_name(name: &str) -> Status {
+    let message = format!("{name} is not there, and the journal of this node does not tell of it");
+    Answer::new(Code::NotFound, "NOT_FOUND", message).with("resource", name).status()
 }
 
 /// A watch cannot go on from where it is; it can from `first`, or from the present.

@@ -32,7 +32,7 @@ pub(crate) enum Lasts {
 }
 
 /// Every method, so that a path that a caller made up does not become a label of its own.
-pub(crate) const METHODS: [(&str, &str, Lasts); 23] = [
+pub(crate) const METHODS: [(&str, &str, Lasts); 41] = [
     ("Admin", "CreateSize", Lasts::AMoment),
     ("Admin", "GetSize", Lasts::AMoment),
     ("Admin", "ListSizes", Lasts::AMoment),
@@ -48,6 +48,24 @@ pub(crate) const METHODS: [(&str, &str, Lasts); 23] = [
     ("Admin", "SetSetting", Lasts::AMoment),
     ("Admin", "DeleteSetting", Lasts::AMoment),
     ("Admin", "Transact", Lasts::AMoment),
+    ("Scaling", "CreateStrategy", Lasts::AMoment),
+    ("Scaling", "UpdateStrategy", Lasts::AMoment),
+    ("Scaling", "DeleteStrategy", Lasts::AMoment),
+    ("Scaling", "GetStrategy", Lasts::AMoment),
+    ("Scaling", "ListStrategies", Lasts::AMoment),
+    ("Scaling", "PauseCluster", Lasts::AMoment),
+    ("Scaling", "ResumeCluster", Lasts::AMoment),
+    ("Scaling", "ApproveAction", Lasts::AMoment),
+    ("Scaling", "RejectAction", Lasts::AMoment),
+    ("Scaling", "GetDecision", Lasts::AMoment),
+    ("Scaling", "ListDecisions", Lasts::AMoment),
+    ("Scaling", "GetOperation", Lasts::AMoment),
+    ("Scaling", "ListOperations", Lasts::AMoment),
+    ("Scaling", "GetAction", Lasts::AMoment),
+    ("Scaling", "ListActions", Lasts::AMoment),
+    ("Scaling", "Explain", Lasts::AMoment),
+    ("Signals", "ReportSignals", Lasts::AMoment),
+    ("Signals", "StreamSignals", Lasts::AsLongAsItTakes),
     ("Watch", "Watch", Lasts::AsLongAsItTakes),
     ("Operator", "Status", Lasts::AMoment),
     ("Operator", "ListPeers", Lasts::AMoment),

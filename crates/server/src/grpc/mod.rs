@@ -3,10 +3,14 @@
 mod actor;
 pub(crate) mod admin;
 pub(crate) mod errors;
+pub(crate) mod exchange;
 pub(crate) mod forward;
+mod history;
 pub(crate) mod limits;
 mod listing;
 pub(crate) mod operator;
 mod pages;
 pub(crate) mod restore;
+pub(crate) mod scaling;
+pub(crate) mod signals;
 pub(crate) mod watch;

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use loadline_api::v1::watch_response::Body;
 use loadline_api::v1::watch_server::Watch;
-use loadline_api::v1::{Changes, Snapshot, WatchRequest, WatchResponse};
-use loadline_api::{fields, millis, size_of};
+use loadline_api::v1::{Changes, ResourceChange, Snapshot, WatchRequest, WatchResponse};
+use loadline_api::{fields, millis, resource, resource_change, size_of};
 use loadline_raft_node::{Consistency, Feed, Happened, Node};
 use loadline_state_machine::{LogIndex, ResourceKind, ResourceName, State, resource_changes};
 use tokio::sync::{mpsc, oneshot};
@@ -65,6 +65,7 @@ impl Watch for WatchService {
         let (messages, received) = mpsc::channel(WAITING_MAX);
         let (last_word, end) = oneshot::channel();
         let watching = Watching {
+            node: self.node.clone(),
             feed,
             wanted,
             messages,
@@ -163,6 +164,7 @@ enum Ended {
 
 /// One watch, at work.
 struct Watching {
+    node: Node,
     feed: Feed,
     wanted: Wanted,
     messages: mpsc::Sender<WatchResponse>,
@@ -218,10 +220,19 @@ impl Watching {
         send(waiting.unwrap_or_default(), true).await
     }
 
+    fn wanted_of(&self, happened: &Happened) -> Vec<ResourceChange> {
+        let mut changes = resource_changes(&happened.events);
+        changes.retain(|change| self.wanted.matches(&change.name));
+        if changes.is_empty() {
+            return Vec::new();
+        }
+        // What is stored knows clusters by id; the names are those of now.
+        let state = self.node.latest();
+        changes.iter().map(|change| resource_change(change, &state)).collect()
+    }
+
     async fn send_changes(&mut self, happened: &Happened) -> Result<(), Ended> {
-        let changes = resource_changes(&happened.events);
-        let changes: Vec<_> =
-            changes.iter().filter(|change| self.wanted.matches(&change.name)).map(Into::into).collect();
+        let changes = self.wanted_of(happened);
         if changes.is_empty() {
             return Ok(());
         }
@@ -279,7 +290,8 @@ impl Iterator for Parts<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(name) = self.name.take() {
             self.kinds.clear();
-            return Some(self.state.resource(&name).iter().map(Into::into).collect());
+            let state = self.state;
+            return Some(state.resource(&name).iter().map(|it| resource(it, state)).collect());
         }
         let kind = self.kinds.last()?;
         let rows = listing::rows(self.state, *kind, self.after.as_deref(), PART_RESOURCES)?;

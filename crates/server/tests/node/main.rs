@@ -8,5 +8,6 @@ mod group;
 mod http;
 mod limits;
 mod operator;
+mod scaling;
 mod start;
 mod watch;

@@ -1,0 +1,227 @@
+//! From what a caller asks about strategies, pauses and actions to commands of the state machine.
+//!
+//! Options come as text. What an option is for says how its text is read; a text that cannot be read, and an option that does
+//! not exist, go on as they are, so that the state machine refuses them with what would be right.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use loadline_state_machine::{
+    ActionId, Command, OptionValue, Options, Span, StrategyKind, TargetName, option_definition,
+};
+
+use crate::fields::{self, Findings, Invalid};
+use crate::v1;
+use crate::writes::Write;
+
+const OPTION_VERSION: &str = "config_version";
+
+impl Write {
+    pub fn create_strategy(request: v1::CreateStrategyRequest) -> Result<Write, Invalid> {
+        let mut findings = Findings::default();
+        let command = match request.strategy {
+            None => {
+                findings.add("strategy".to_owned(), "is required: the strategy to create");
+                None
+            }
+            Some(strategy) => {
+                let target = findings.take(target("strategy.target", strategy.target));
+                let kind = findings.take(kind("strategy.type", &strategy.r#type));
+                target.zip(kind).map(|(target, kind)| Command::CreateStrategy {
+                    target,
+                    kind,
+                    options: options(kind, &strategy.options),
+                    if_not_exists: request.allow_existing,
+                    unchecked: false,
+                })
+            }
+        };
+        Write::one(request.options, command, "strategy.", &[("name", "target.cluster")], findings)
+    }
+
+    pub fn update_strategy(request: v1::UpdateStrategyRequest) -> Result<Write, Invalid> {
+        let mut findings = Findings::default();
+        let target = findings.take(target("target", request.target));
+        let kind = findings.take(kind("type", &request.r#type));
+        let etag = findings.take(fields::etag("etag", &request.etag));
+        let command = target.zip(kind).zip(etag).map(|((target, kind), etag)| Command::ChangeStrategy {
+            target,
+            kind,
+            options: options(kind, &request.set),
+            reset: request.reset.iter().map(|name| key(kind, name)).collect(),
+            etag,
+            unchecked: false,
+        });
+        Write::one(request.options, command, "", &[("options", "set"), ("name", "target.cluster")], findings)
+    }
+
+    pub fn delete_strategy(request: v1::DeleteStrategyRequest) -> Result<Write, Invalid> {
+        let mut findings = Findings::default();
+        let target = findings.take(target("target", request.target));
+        let kind = findings.take(kind("type", &request.r#type));
+        let etag = findings.take(fields::etag("etag", &request.etag));
+        let command = target.zip(kind).zip(etag).map(|((target, kind), etag)| Command::DropStrategy {
+            target,
+            kind,
+            etag,
+            allow_missing: request.allow_missing,
+        });
+        Write::one(request.options, command, "", &[("name", "target.cluster")], findings)
+    }
+
+    pub fn pause_cluster(request: v1::PauseClusterRequest) -> Result<Write, Invalid> {
+        let expires_in = (request.expires_in_ms > 0).then(|| Span::from_millis(request.expires_in_ms));
+        let command = Command::PauseCluster { cluster: request.cluster, reason: request.reason, expires_in };
+        let renamed = &[("name", "cluster"), ("expires_in", "expires_in_ms")];
+        Write::one(request.options, Some(command), "", renamed, Findings::default())
+    }
+
+    pub fn resume_cluster(request: v1::ResumeClusterRequest) -> Result<Write, Invalid> {
+        let command = Command::ResumeCluster { cluster: request.cluster };
+        Write::one(request.options, Some(command), "", &[("name", "cluster")], Findings::default())
+    }
+
+    pub fn approve_action(request: v1::ApproveActionRequest) -> Result<Write, Invalid> {
+        let mut findings = Findings::default();
+        let action = findings.take(id("action", &request.action));
+        let command = action.map(|action: ActionId| Command::ApproveAction { action });
+        Write::one(request.options, command, "", &[], findings)
+    }
+
+    pub fn reject_action(request: v1::RejectActionRequest) -> Result<Write, Invalid> {
+        let mut findings = Findings::default();
+        let action = findings.take(id("action", &request.action));
+        let command = action.map(|action: ActionId| Command::RejectAction { action, reason: request.reason });
+        Write::one(request.options, command, "", &[], findings)
+    }
+}
+
+/// An id such as `a412.3`.
+pub(crate) fn id<T: FromStr<Err: std::fmt::Display>>(field: &str, text: &str) -> Result<T, Invalid> {
+    if text.is_empty() {
+        return Err(Invalid::one(field, "is required"));
+    }
+    text.parse().map_err(|error: T::Err| Invalid::one(field, error.to_string()))
+}
+
+fn kind(field: &str, text: &str) -> Result<StrategyKind, Invalid> {
+    let known = StrategyKind::PRIORITY_ORDER.map(StrategyKind::as_str).join(", ");
+    text.parse().map_err(|_| Invalid::one(field, format!("{text:?} must be one of {known}")))
+}
+
+fn target(field: &str, target: Option<v1::StrategyTarget>) -> Result<TargetName, Invalid> {
+    use v1::strategy_target::Target;
+    match target.and_then(|target| target.target) {
+        Some(Target::Cluster(name)) => Ok(TargetName::Cluster(name)),
+        Some(Target::Pattern(pattern)) => Ok(TargetName::Pattern(pattern)),
+        Some(Target::All(true)) => Ok(TargetName::All),
+        Some(Target::All(false)) => Err(Invalid::one(format!("{field}.all"), "must be true: for every cluster")),
+        None => Err(Invalid::one(field, "is required: a cluster, a pattern, or all")),
+    }
+}
+
+fn options(kind: StrategyKind, given: &BTreeMap<String, String>) -> Options {
+    given.iter().map(|(name, text)| (key(kind, name), value(kind, name, text))).collect()
+}
+
+/// The name under which an option is stored, if there is such an option.
+fn key(kind: StrategyKind, name: &str) -> String {
+    option_definition(kind, name).map_or(name, |known| known.key).to_owned()
+}
+
+fn value(kind: StrategyKind, name: &str, text: &str) -> OptionValue {
+    let read = match option_definition(kind, name) {
+        Some(known) => known.parse(text),
+        None if name == OPTION_VERSION => text.parse().ok().map(OptionValue::Number),
+        None => None,
+    };
+    read.unwrap_or_else(|| OptionValue::Text(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "019a7f3e-0000-7000-8000-000000000001";
+
+    fn intent() -> Option<v1::WriteOptions> {
+        Some(v1::WriteOptions { request_id: ID.to_owned(), validate_only: false })
+    }
+
+    fn on(cluster: &str) -> Option<v1::StrategyTarget> {
+        Some(v1::StrategyTarget { target: Some(v1::strategy_target::Target::Cluster(cluster.to_owned())) })
+    }
+
+    fn given(options: &[(&str, &str)]) -> BTreeMap<String, String> {
+        options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn options_are_read_by_what_they_are_for_and_stored_under_their_own_names() {
+        let strategy = v1::Strategy {
+            r#type: "IDLE_SUSPEND".to_owned(),
+            target: on("demo"),
+            options: given(&[("IDLE_AFTER", "30m"), ("dry_run", "on"), ("nonsense", "x"), ("config_version", "1")]),
+            ..v1::Strategy::default()
+        };
+        let request = v1::CreateStrategyRequest { options: intent(), strategy: Some(strategy), allow_existing: true };
+        let write = Write::create_strategy(request).unwrap();
+        let options = Options::from([("idle_after_s", OptionValue::Number(1_800))])
+            .with("dry_run", true)
+            .with("nonsense", "x")
+            .with("config_version", 1);
+        let expected = Command::CreateStrategy {
+            target: TargetName::Cluster("demo".to_owned()),
+            kind: StrategyKind::IdleSuspend,
+            options,
+            if_not_exists: true,
+            unchecked: false,
+        };
+        assert_eq!(write.commands, [expected]);
+        assert_eq!(write.field(0, "options"), "strategy.options");
+        assert_eq!(write.field(0, "request_id"), "options.request_id");
+    }
+
+    #[test]
+    fn everything_wrong_is_said_at_once() {
+        let request = v1::UpdateStrategyRequest { etag: "x".to_owned(), ..v1::UpdateStrategyRequest::default() };
+        let invalid = Write::update_strategy(request).unwrap_err();
+        let fields: Vec<&str> = invalid.violations.iter().map(|it| it.field.as_str()).collect();
+        assert_eq!(fields, ["target", "type", "etag", "options.request_id"]);
+        let request = v1::RejectActionRequest { options: intent(), action: "7".to_owned(), reason: String::new() };
+        assert_eq!(Write::reject_action(request).unwrap_err().violations[0].field, "action");
+    }
+
+    #[test]
+    fn a_change_names_what_to_set_and_what_to_reset() {
+        let request = v1::UpdateStrategyRequest {
+            options: intent(),
+            target: on("demo"),
+            r#type: "burst".to_owned(),
+            set: given(&[("COOLDOWN", "90s")]),
+            reset: vec!["BURST_SIZE".to_owned()],
+            etag: "412.3".to_owned(),
+        };
+        let write = Write::update_strategy(request).unwrap();
+        let Command::ChangeStrategy { options, reset, etag, .. } = &write.commands[0] else { panic!("{write:?}") };
+        assert_eq!(options.get("cooldown_s"), Some(&OptionValue::Number(90)));
+        assert_eq!(reset, &["burst_size"]);
+        assert_eq!(etag.unwrap().to_string(), "412.3");
+        assert_eq!(write.field(0, "options"), "set");
+    }
+
+    #[test]
+    fn a_pause_without_an_end_has_none() {
+        let request = |expires_in_ms| v1::PauseClusterRequest {
+            options: intent(),
+            cluster: "demo".to_owned(),
+            reason: "maintenance".to_owned(),
+            expires_in_ms,
+        };
+        for (millis, expected) in [(0, None), (5, Some(Span::from_millis(5)))] {
+            let write = Write::pause_cluster(request(millis)).unwrap();
+            assert!(matches!(&write.commands[0], Command::PauseCluster { expires_in, .. } if *expires_in == expected));
+            assert_eq!(write.field(0, "name"), "cluster");
+        }
+    }
+}

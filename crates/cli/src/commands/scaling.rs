@@ -1,0 +1,254 @@
+//! `create|update|enable|disable strategy`, `pause`, `resume`, `approve`, `reject`, `explain`, `signal`.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use loadline_client::v1::observation::Seen;
+use loadline_client::v1::resource::Resource as Kept;
+use loadline_client::v1::strategy_target::Target;
+use loadline_client::v1::{
+    ActivitySeen, ApproveActionRequest, ClusterSignals, CrashSeen, CreateStrategyRequest, DeleteStrategyRequest,
+    HydrationSeen, Observation, PauseClusterRequest, RejectActionRequest, ReplicaGone, ReplicaSeen,
+    ReportSignalsRequest, ResumeClusterRequest, Strategy, StrategyTarget, UpdateStrategyRequest, cluster_signals,
+};
+use loadline_client::{Kind, ScalingWrite};
+
+use super::write::{report, said};
+use super::{Session, writing};
+use crate::args::WriteArgs;
+use crate::exit::{Exit, Failed};
+use crate::noun::{Noun, Selection};
+use crate::output::scaling::explanation;
+use crate::output::{Format, json_line, pretty, yaml_documents};
+use crate::scaling_args::{CreateStrategyArgs, PauseArgs, Sight, SignalArgs, StrategyRef, Switch, TargetArgs, Update};
+
+pub(crate) async fn create(args: CreateStrategyArgs, mut session: Session<'_>) -> Result<(), Failed> {
+    let target = target(&args.target)?.ok_or_else(no_target)?;
+    let strategy = Strategy {
+        r#type: args.kind,
+        target: Some(target),
+        options: args.options.into_iter().collect(),
+        ..Strategy::default()
+    };
+    let request = CreateStrategyRequest { options: None, strategy: Some(strategy), allow_existing: args.if_not_exists };
+    let write = ScalingWrite::CreateStrategy(request);
+    let answer = session.client.write_scaling(write, writing(args.dry_run)).await?;
+    report(&mut session, answer, "created", args.dry_run)
+}
+
+pub(crate) async fn update(what: Update, session: Session<'_>) -> Result<(), Failed> {
+    let Update::Strategy { strategy, options, reset, write } = what;
+    if options.is_empty() && reset.is_empty() {
+        return Err(Failed::usage("nothing to change: name an option with --option KEY=VALUE or --reset KEY"));
+    }
+    change(&strategy, options.into_iter().collect(), reset, write, "updated", session).await
+}
+
+/// `enable` and `disable`.
+pub(crate) async fn switch(what: Switch, on: bool, session: Session<'_>) -> Result<(), Failed> {
+    let Switch::Strategy { strategy, write } = what;
+    let options = BTreeMap::from([("enabled".to_owned(), on.to_string())]);
+    change(&strategy, options, Vec::new(), write, if on { "enabled" } else { "disabled" }, session).await
+}
+
+async fn change(
+    strategy: &StrategyRef,
+    set: BTreeMap<String, String>,
+    reset: Vec<String>,
+    write: WriteArgs,
+    verb: &str,
+    mut session: Session<'_>,
+) -> Result<(), Failed> {
+    let (target, kind) = find(strategy, &session).await?;
+    let request = UpdateStrategyRequest {
+        options: None,
+        target: Some(target),
+        r#type: kind,
+        set,
+        reset,
+        etag: write.etag.clone(),
+    };
+    let answer = session.client.write_scaling(ScalingWrite::UpdateStrategy(request), writing(write.dry_run)).await?;
+    report(&mut session, answer, verb, write.dry_run)
+}
+
+/// Target and type of a strategy. They never change, so what is looked up by its id once can be written under them.
+async fn find(strategy: &StrategyRef, session: &Session<'_>) -> Result<(StrategyTarget, String), Failed> {
+    match target(&strategy.target)? {
+        Some(target) => Ok((target, strategy.which.clone())),
+        None => by_id(&strategy.which, session).await,
+    }
+}
+
+async fn by_id(id: &str, session: &Session<'_>) -> Result<(StrategyTarget, String), Failed> {
+    let looks_like_id = id.strip_prefix('s').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    if !looks_like_id {
+        return Err(no_target());
+    }
+    let found = session.client.get(Kind::Strategy, id, session.reading).await?;
+    match found.resource.resource {
+        Some(Kept::Strategy(Strategy { target: Some(target), r#type, .. })) => Ok((target, r#type)),
+        _ => Err(Failed::new(Exit::Failure, "the answer lacks the strategy; is the node of another version?")),
+    }
+}
+
+/// One strategy by its id, as `delete strategy s12.0` names it.
+pub(crate) async fn delete(
+    id: &str,
+    allow_missing: bool,
+    write: &WriteArgs,
+    session: &mut Session<'_>,
+) -> Result<(), Failed> {
+    let name = format!("strategies/{id}");
+    let (target, kind) = match by_id(id, session).await {
+        Ok(found) => found,
+        Err(failed) if failed.exit == Exit::NotFound && allow_missing => {
+            return session.console.line(&said(&name, "not found", write.dry_run));
+        }
+        Err(failed) => return Err(failed),
+    };
+    let request = DeleteStrategyRequest {
+        options: None,
+        target: Some(target),
+        r#type: kind,
+        etag: write.etag.clone(),
+        allow_missing,
+    };
+    let answer = session.client.write_scaling(ScalingWrite::DeleteStrategy(request), writing(write.dry_run)).await?;
+    let changed = answer.results.first().is_some_and(|result| result.changed);
+    let word = if changed { "deleted" } else { "not found" };
+    done(&name, word, answer.revision, write.dry_run, session)
+}
+
+fn target(args: &TargetArgs) -> Result<Option<StrategyTarget>, Failed> {
+    let target = match (&args.cluster, args.all_clusters, &args.like) {
+        (Some(name), _, _) => Target::Cluster(name.clone()),
+        (None, true, Some(pattern)) => Target::Pattern(pattern.clone()),
+        (None, true, None) => Target::All(true),
+        (None, false, _) => return Ok(None),
+    };
+    Ok(Some(StrategyTarget { target: Some(target) }))
+}
+
+fn no_target() -> Failed {
+    Failed::usage("for which clusters?")
+        .hint("name one with --cluster NAME, or all with --all-clusters [--like PATTERN]")
+}
+
+pub(crate) async fn pause(args: PauseArgs, mut session: Session<'_>) -> Result<(), Failed> {
+    let name = format!("clusters/{}", args.cluster);
+    let request = PauseClusterRequest {
+        options: None,
+        cluster: args.cluster,
+        reason: args.reason,
+        expires_in_ms: args.lasts.map(millis).unwrap_or_default(),
+    };
+    let answer = session.client.write_scaling(ScalingWrite::PauseCluster(request), writing(false)).await?;
+    let changed = answer.results.first().is_some_and(|result| result.changed);
+    done(&name, if changed { "paused" } else { "unchanged" }, answer.revision, false, &mut session)
+}
+
+pub(crate) async fn resume(cluster: String, mut session: Session<'_>) -> Result<(), Failed> {
+    let name = format!("clusters/{cluster}");
+    let request = ResumeClusterRequest { options: None, cluster };
+    let answer = session.client.write_scaling(ScalingWrite::ResumeCluster(request), writing(false)).await?;
+    let changed = answer.results.first().is_some_and(|result| result.changed);
+    done(&name, if changed { "resumed" } else { "was not paused" }, answer.revision, false, &mut session)
+}
+
+pub(crate) async fn approve(action: String, mut session: Session<'_>) -> Result<(), Failed> {
+    let write = ScalingWrite::ApproveAction(ApproveActionRequest { options: None, action: bare(action) });
+    let answer = session.client.write_scaling(write, writing(false)).await?;
+    report(&mut session, answer, "approved", false)
+}
+
+pub(crate) async fn reject(action: String, reason: String, mut session: Session<'_>) -> Result<(), Failed> {
+    let write = ScalingWrite::RejectAction(RejectActionRequest { options: None, action: bare(action), reason });
+    let answer = session.client.write_scaling(write, writing(false)).await?;
+    report(&mut session, answer, "rejected", false)
+}
+
+/// `a412.3`, also from `actions/a412.3`, as `-o name` prints it.
+fn bare(action: String) -> String {
+    action.rsplit_once('/').map_or(action.clone(), |(_, id)| id.to_owned())
+}
+
+pub(crate) async fn explain(words: &[String], session: Session<'_>) -> Result<(), Failed> {
+    let wanted = || Failed::usage("explain one of cluster/NAME, decision/INDEX or action/ID");
+    let name = match Selection::parse(words)? {
+        Selection::Some(things) => match things.as_slice() {
+            [one] => match one.noun {
+                Noun::Resource(kind @ (Kind::Cluster | Kind::Decision | Kind::Action)) => {
+                    format!("{}/{}", kind.plural(), one.name)
+                }
+                _ => return Err(wanted()),
+            },
+            _ => return Err(wanted()),
+        },
+        Selection::All(_) => return Err(wanted()),
+    };
+    let answer = session.client.explain(&name, session.reading).await?;
+    let text = match session.format {
+        Format::Json => pretty(&explanation(&answer))?,
+        Format::Jsonl => json_line(&explanation(&answer))?,
+        Format::Yaml => yaml_documents(&[explanation(&answer)])?,
+        Format::Name => name + "\n",
+        Format::Table | Format::Wide | Format::Csv => answer.lines.iter().map(|line| format!("{line}\n")).collect(),
+    };
+    session.console.data(&text)
+}
+
+pub(crate) async fn signal(args: SignalArgs, mut session: Session<'_>) -> Result<(), Failed> {
+    let name = format!("clusters/{}", args.cluster);
+    let sequence = args.sequence.unwrap_or_else(now_millis);
+    let observation = Observation { age_ms: args.age.map(millis).unwrap_or_default(), seen: Some(seen(args.what)) };
+    let clusters = vec![ClusterSignals {
+        cluster: Some(cluster_signals::Cluster::Name(args.cluster.clone())),
+        observations: vec![observation],
+    }];
+    let report = ReportSignalsRequest { collector: args.collector, sequence, clusters };
+    let answer = session.client.report_signals(report).await?;
+    if answer.repeated_report {
+        let message = format!("report {sequence} was heard before; the last one was {}", answer.sequence);
+        return Err(Failed::new(Exit::Conflict, message).hint("give a higher --sequence"));
+    }
+    if !answer.unknown_clusters.is_empty() {
+        return Err(Failed::new(Exit::NotFound, format!("{name} does not exist")));
+    }
+    done(&name, "signal recorded", answer.revision, false, &mut session)
+}
+
+fn seen(what: Sight) -> Seen {
+    match what {
+        Sight::Alive => Seen::Alive(true),
+        Sight::Activity { none: true, .. } => Seen::Activity(ActivitySeen { idle_for_ms: None }),
+        Sight::Activity { idle_for, none: false } => {
+            Seen::Activity(ActivitySeen { idle_for_ms: Some(idle_for.map(millis).unwrap_or_default()) })
+        }
+        Sight::Replica { name, size, ready, incarnation } => {
+            Seen::Replica(ReplicaSeen { name, size, incarnation, ready })
+        }
+        Sight::Gone { name, incarnation } => Seen::Gone(ReplicaGone { name, incarnation }),
+        Sight::Hydration { replica, total, hydrated } => Seen::Hydration(HydrationSeen { replica, total, hydrated }),
+        Sight::Crash { replica, oom, reason, count } => Seen::Crash(CrashSeen { replica, oom, reason, count }),
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn now_millis() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map(millis).unwrap_or(1)
+}
+
+fn done(name: &str, word: &str, revision: u64, dry_run: bool, session: &mut Session<'_>) -> Result<(), Failed> {
+    match session.format {
+        Format::Name => session.console.line(name),
+        Format::Json | Format::Jsonl => {
+            let line = serde_json::json!({ "name": name, "result": word, "revision": revision });
+            session.console.data(&json_line(&line)?)
+        }
+        _ => session.console.line(&said(name, word, dry_run)),
+    }
+}

@@ -1,0 +1,66 @@
+//! What every service does: has something recorded, or reads the state.
+
+use std::sync::Arc;
+
+use loadline_api::v1::WriteResponse;
+use loadline_api::{Invalid, Write, fields, write_result};
+use loadline_raft_node::{Consistency, Node};
+use loadline_state_machine::{RejectionClass, Request as Asked, State, rehearse};
+use tonic::{Request, Response, Status};
+
+use super::actor::actor_of;
+use super::errors;
+use crate::proposals::Proposals;
+
+pub(super) type Answer<T> = Result<Response<T>, Status>;
+
+/// The way of a service to the log and to the state.
+#[derive(Debug, Clone)]
+pub(crate) struct Exchange {
+    pub(crate) node: Node,
+    pub(crate) proposals: Proposals,
+}
+
+impl Exchange {
+    pub(super) async fn write<T>(
+        &self,
+        request: Request<T>,
+        read: impl FnOnce(T) -> Result<Write, Invalid>,
+    ) -> Answer<WriteResponse> {
+        let actor = actor_of(&request)?;
+        let write = read(request.into_inner()).map_err(errors::invalid)?;
+        let asked = Asked { actor, request_id: write.request_id, commands: write.commands.clone() };
+        if write.validate_only {
+            let done = self.node.rehearse(asked).await.map_err(|error| errors::read(&error))?;
+            let done = done.map_err(|refused| errors::refused(&refused, &write))?;
+            let state = self.node.latest();
+            let results = done.iter().map(|done| write_result(done, &state)).collect();
+            return Ok(Response::new(WriteResponse { revision: 0, results, repeated_request: false }));
+        }
+        self.refuse_nonsense(&asked, &write)?;
+        let receipt = self.proposals.propose(asked).await.map_err(|error| errors::propose(&error))?;
+        let done = receipt.result.map_err(|refused| errors::refused(&refused, &write))?;
+        // At a follower this may be a little behind; it is only asked for names.
+        let state = self.node.latest();
+        let results = done.iter().map(|done| write_result(done, &state)).collect();
+        Ok(Response::new(WriteResponse { revision: receipt.index.0, results, repeated_request: receipt.repeated }))
+    }
+
+    /// Turns away what is wrong by itself before it costs everybody an entry. The state machine is asked, so that there is
+    /// one set of rules; only an answer that no other state could change counts, because this node may be behind.
+    fn refuse_nonsense(&self, asked: &Asked, write: &Write) -> Result<(), Status> {
+        let state = self.node.latest();
+        match rehearse(&state, asked, state.now()) {
+            Err(refused) if refused.rejection.class() == RejectionClass::Invalid => {
+                Err(errors::refused(&refused, write))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) async fn read(&self, consistency: i32) -> Result<Arc<State>, Status> {
+        let stale = fields::stale_allowed("consistency", consistency).map_err(errors::invalid)?;
+        let consistency = if stale { Consistency::Stale } else { Consistency::Linearizable };
+        self.node.read(consistency).await.map_err(|error| errors::read(&error))
+    }
+}

@@ -1,0 +1,363 @@
+//! Service `Scaling`: strategies, what they decide, and what is done about it.
+
+use loadline_api::scaling as wire;
+use loadline_api::v1::resource::Resource as Shown;
+use loadline_api::v1::scaling_server::Scaling;
+use loadline_api::v1::{
+    ApproveActionRequest, CreateStrategyRequest, DeleteStrategyRequest, ExplainRequest, ExplainResponse, GetRequest,
+    ListResponse, ListScalingRequest, PauseClusterRequest, ReadResponse, RejectActionRequest, Resource,
+    ResumeClusterRequest, UpdateStrategyRequest, WriteResponse,
+};
+use loadline_api::{Write, fields, millis, resource};
+use loadline_state_machine::{
+    Action, ActionId, ClusterId, Decision, Event, Operation, OperationEnd, OperationId, Rejection, ResourceKind,
+    ResourceName, Revision, State, audit,
+};
+use tonic::{Request, Response, Status};
+
+use super::exchange::{Answer, Exchange};
+use super::history::{self, ACTION_SETTLED, DECISION_MADE, OPERATION_ENDED, Past};
+use super::{errors, listing, pages};
+
+#[derive(Debug)]
+pub(crate) struct ScalingService {
+    pub(crate) exchange: Exchange,
+}
+
+fn shown(shown: Shown) -> Resource {
+    Resource { resource: Some(shown) }
+}
+
+/// An id in the name of a request.
+fn named<T: std::str::FromStr<Err: std::fmt::Display>>(name: &str) -> Result<T, Status> {
+    if name.is_empty() {
+        return Err(errors::invalid_field("name", "is required"));
+    }
+    name.parse().map_err(|error: T::Err| errors::invalid_field("name", error.to_string()))
+}
+
+/// The cluster that a list is to be about; nothing if it is about all.
+fn cluster_of(state: &State, name: &str) -> Result<Option<ClusterId>, Status> {
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let missing = || errors::rejected(&Rejection::NotFound { resource: ResourceName::cluster(name) });
+    state.cluster(name).map(|cluster| Some(cluster.id)).ok_or_else(missing)
+}
+
+impl ScalingService {
+    fn node(&self) -> &loadline_raft_node::Node {
+        &self.exchange.node
+    }
+
+    /// What there is, one page of it.
+    async fn list(&self, kind: ResourceKind, request: &ListScalingRequest) -> Answer<ListResponse> {
+        let after = pages::position(kind, &request.page_token)?;
+        let size = pages::page_size(request.page_size);
+        let state = self.exchange.read(request.consistency).await?;
+        let wanted = cluster_of(&state, &request.cluster)?;
+        let mut rows = match wanted {
+            None => listing::rows(&state, kind, after.as_deref(), size + 1).ok_or_else(|| pages::not_of(kind))?,
+            // One cluster has few of anything: they fit on a page.
+            Some(cluster) => of_cluster(&state, kind, cluster),
+        };
+        let more = wanted.is_none() && rows.len() > size;
+        rows.truncate(if wanted.is_none() { size } else { usize::MAX });
+        let next_page_token = match rows.last() {
+            Some((position, _)) if more => pages::token(kind, position),
+            _ => String::new(),
+        };
+        let resources = rows.into_iter().map(|(_, resource)| resource).collect();
+        Ok(Response::new(ListResponse { resources, next_page_token, revision: state.applied().0 }))
+    }
+
+    /// What is over, one page of it.
+    async fn past(&self, kind: ResourceKind, request: &ListScalingRequest) -> Answer<ListResponse> {
+        let before = pages::position(kind, &request.page_token)?;
+        let before: Option<u64> = before
+            .map(|text| text.strip_prefix('<').and_then(|index| index.parse().ok()))
+            .map_or(Ok(None), |index| index.map(Some).ok_or_else(|| pages::not_of(kind)))?;
+        let count = pages::page_size(request.page_size);
+        let state = self.exchange.read(request.consistency).await?;
+        let wanted = cluster_of(&state, &request.cluster)?;
+        let of = move |cluster: ClusterId| wanted.is_none_or(|wanted| wanted == cluster);
+        let names = state.clone();
+        let Past { rows, next } = match kind {
+            ResourceKind::Decision => {
+                let key = wanted.map_or_else(
+                    || audit::event_key(DECISION_MADE),
+                    |cluster| audit::resource_key(&ResourceName::decision(cluster)),
+                );
+                let pick = move |_, event: &Event| match event {
+                    Event::DecisionMade { decision } if of(decision.cluster) => {
+                        Some(shown(Shown::Decision(wire::decision(decision, &names))))
+                    }
+                    _ => None,
+                };
+                history::page(self.node(), key, before, count, pick).await?
+            }
+            ResourceKind::Operation => {
+                let pick = move |_, event: &Event| match event {
+                    Event::OperationEnded { operation, end } if of(operation.cluster) => {
+                        Some(shown(Shown::Operation(wire::operation(operation, Some(*end), &names))))
+                    }
+                    _ => None,
+                };
+                history::page(self.node(), audit::event_key(OPERATION_ENDED), before, count, pick).await?
+            }
+            _ => {
+                let pick = move |index, event: &Event| match event {
+                    Event::ActionSettled { action, .. } if of(action.cluster) => {
+                        // Every node shows the same rows, however long its journal is.
+                        let kept = names.shows_action(action.cluster, index, action.settled_at.unwrap_or_default());
+                        kept.then(|| shown(Shown::Action(wire::action(action, &names))))
+                    }
+                    _ => None,
+                };
+                history::page(self.node(), audit::event_key(ACTION_SETTLED), before, count, pick).await?
+            }
+        };
+        let next_page_token = next.map(|index| pages::token(kind, &format!("<{index}"))).unwrap_or_default();
+        Ok(Response::new(ListResponse { resources: rows, next_page_token, revision: state.applied().0 }))
+    }
+
+    async fn list_or_past(&self, kind: ResourceKind, request: Request<ListScalingRequest>) -> Answer<ListResponse> {
+        let request = request.into_inner();
+        if request.history { self.past(kind, &request).await } else { self.list(kind, &request).await }
+    }
+
+    /// By its id, or by its revision if no other was recorded there.
+    async fn decision(&self, state: &State, name: &str) -> Result<Decision, Status> {
+        let wanted: Revision = match name.parse::<u64>() {
+            Ok(index) => Revision { index: loadline_state_machine::LogIndex(index), ordinal: u32::MAX },
+            Err(_) => named(name)?,
+        };
+        let any = wanted.ordinal == u32::MAX;
+        let matches = |decision: &Decision| decision.id == wanted || (any && decision.id.index == wanted.index);
+        let mut found: Vec<Decision> = Vec::new();
+        for event in history::at(self.node(), wanted.index).await? {
+            if let Event::DecisionMade { decision } = event
+                && matches(&decision)
+            {
+                found.push(*decision);
+            }
+        }
+        if found.is_empty() {
+            // The journal of this node may begin later than the decision that still counts.
+            let latest = state.clusters_after(None).filter_map(|cluster| state.decision_by_id(cluster.id));
+            found.extend(latest.filter(|decision| matches(decision)).cloned());
+        }
+        let count = found.len();
+        match (found.pop(), count) {
+            (Some(decision), 1) => Ok(decision),
+            (Some(last), _) => {
+                let message = format!(
+                    "{count} decisions were recorded at revision {}: name one of them, such as {}",
+                    wanted.index, last.id
+                );
+                Err(errors::invalid_field("name", message))
+            }
+            (None, _) => Err(errors::nothing_of_that_name(&format!("decisions/{name}"))),
+        }
+    }
+
+    async fn operation(&self, state: &State, id: OperationId) -> Result<(Operation, Option<OperationEnd>), Status> {
+        if let Some(operation) = state.operation(id) {
+            return Ok((operation.clone(), None));
+        }
+        let name = ResourceName::operation(id);
+        let events = history::last_of(self.node(), &name).await?;
+        let ended = events.into_iter().rev().find_map(|event| match event {
+            Event::OperationEnded { operation, end } if operation.id == id => Some((operation, Some(end))),
+            _ => None,
+        });
+        ended.ok_or_else(|| errors::nothing_of_that_name(&name.to_string()))
+    }
+
+    async fn action(&self, state: &State, id: ActionId) -> Result<Action, Status> {
+        if let Some(action) = state.action(id) {
+            return Ok(action.clone());
+        }
+        let name = ResourceName::action(id);
+        let events = history::last_of(self.node(), &name).await?;
+        let settled = events.into_iter().rev().find_map(|event| match event {
+            Event::ActionSettled { action, .. } if action.id == id => Some(action),
+            _ => None,
+        });
+        settled.ok_or_else(|| errors::nothing_of_that_name(&name.to_string()))
+    }
+
+    fn explain_cluster(state: &State, name: &str) -> Result<ExplainResponse, Status> {
+        let missing = || errors::rejected(&Rejection::NotFound { resource: ResourceName::cluster(name) });
+        let why = state.explain(name).ok_or_else(missing)?;
+        Ok(ExplainResponse {
+            decision: Some(wire::decision(&why.now, state)),
+            recorded: why.recorded.as_ref().map(|it| wire::decision(it, state)),
+            pause: why.pause.as_ref().map(wire::pause),
+            operation: why.operation.as_ref().map(|it| wire::operation(it, None, state)),
+            actions: why.actions.iter().map(|it| wire::action(it, state)).collect(),
+            pending_since_ms: why.pending_since.map(millis).unwrap_or_default(),
+            idle_since_ms: why.idle_since.map(millis).unwrap_or_default(),
+            lines: why.lines(),
+            revision: state.applied().0,
+        })
+    }
+
+    async fn explain_action(&self, state: &State, id: ActionId) -> Result<ExplainResponse, Status> {
+        let action = self.action(state, id).await?;
+        let mut lines = action.lines();
+        let operation = match action.operation {
+            Some(id) => self.operation(state, id).await.ok(),
+            None => None,
+        };
+        lines.extend(operation.iter().flat_map(|(operation, _)| operation.lines()));
+        // The journal may no longer reach back to it; the rest is an answer all the same.
+        let decision = self.decision(state, &action.decision.to_string()).await.ok();
+        if let Some(decision) = &decision {
+            lines.push(format!("decision {} at {}:", decision.id, decision.at));
+            lines.extend(decision.lines().into_iter().map(|line| format!("  {line}")));
+        }
+        Ok(ExplainResponse {
+            decision: decision.as_ref().map(|it| wire::decision(it, state)),
+            operation: operation.as_ref().map(|(it, end)| wire::operation(it, *end, state)),
+            actions: vec![wire::action(&action, state)],
+            lines,
+            revision: state.applied().0,
+            ..ExplainResponse::default()
+        })
+    }
+}
+
+/// What there is of one cluster.
+fn of_cluster(state: &State, kind: ResourceKind, cluster: ClusterId) -> Vec<(String, Resource)> {
+    use loadline_state_machine::Resource as Kept;
+    let kept: Vec<Kept> = match kind {
+        ResourceKind::Strategy => {
+            state.ruling(cluster).into_iter().map(|ruled| Kept::Strategy(ruled.strategy.clone())).collect()
+        }
+        ResourceKind::Decision => {
+            state.decision_by_id(cluster).cloned().map(|it| Kept::Decision(Box::new(it))).into_iter().collect()
+        }
+        ResourceKind::Operation => {
+            let operation = state.standing(cluster).and_then(|standing| standing.operation());
+            operation.cloned().map(|it| Kept::Operation(Box::new(it))).into_iter().collect()
+        }
+        ResourceKind::Action => {
+            let actions = state.actions().filter(|action| action.cluster == cluster);
+            actions.cloned().map(|it| Kept::Action(Box::new(it))).collect()
+        }
+        ResourceKind::Size | ResourceKind::Cluster | ResourceKind::Setting => Vec::new(),
+    };
+    kept.iter().map(|it| (it.name().name, resource(it, state))).collect()
+}
+
+#[tonic::async_trait]
+impl Scaling for ScalingService {
+    async fn create_strategy(&self, request: Request<CreateStrategyRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::create_strategy).await
+    }
+
+    async fn update_strategy(&self, request: Request<UpdateStrategyRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::update_strategy).await
+    }
+
+    async fn delete_strategy(&self, request: Request<DeleteStrategyRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::delete_strategy).await
+    }
+
+    async fn get_strategy(&self, request: Request<GetRequest>) -> Answer<ReadResponse> {
+        let request = request.into_inner();
+        let id = named(&request.name)?;
+        let state = self.exchange.read(request.consistency).await?;
+        let missing = || errors::rejected(&Rejection::NotFound { resource: ResourceName::strategy(id) });
+        let strategy = state.strategy(id).ok_or_else(missing)?;
+        let resource = Some(shown(Shown::Strategy(wire::strategy(strategy, &state))));
+        Ok(Response::new(ReadResponse { resource, revision: state.applied().0 }))
+    }
+
+    async fn list_strategies(&self, request: Request<ListScalingRequest>) -> Answer<ListResponse> {
+        let request = request.into_inner();
+        if request.history {
+            return Err(errors::invalid_field("history", "is of decisions, operations and actions"));
+        }
+        self.list(ResourceKind::Strategy, &request).await
+    }
+
+    async fn pause_cluster(&self, request: Request<PauseClusterRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::pause_cluster).await
+    }
+
+    async fn resume_cluster(&self, request: Request<ResumeClusterRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::resume_cluster).await
+    }
+
+    async fn approve_action(&self, request: Request<ApproveActionRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::approve_action).await
+    }
+
+    async fn reject_action(&self, request: Request<RejectActionRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::reject_action).await
+    }
+
+    async fn get_decision(&self, request: Request<GetRequest>) -> Answer<ReadResponse> {
+        let request = request.into_inner();
+        let state = self.exchange.read(request.consistency).await?;
+        let decision = self.decision(&state, &request.name).await?;
+        let resource = Some(shown(Shown::Decision(wire::decision(&decision, &state))));
+        Ok(Response::new(ReadResponse { resource, revision: state.applied().0 }))
+    }
+
+    async fn list_decisions(&self, request: Request<ListScalingRequest>) -> Answer<ListResponse> {
+        self.list_or_past(ResourceKind::Decision, request).await
+    }
+
+    async fn get_operation(&self, request: Request<GetRequest>) -> Answer<ReadResponse> {
+        let request = request.into_inner();
+        let id = named(&request.name)?;
+        let state = self.exchange.read(request.consistency).await?;
+        let (operation, end) = self.operation(&state, id).await?;
+        let resource = Some(shown(Shown::Operation(wire::operation(&operation, end, &state))));
+        Ok(Response::new(ReadResponse { resource, revision: state.applied().0 }))
+    }
+
+    async fn list_operations(&self, request: Request<ListScalingRequest>) -> Answer<ListResponse> {
+        self.list_or_past(ResourceKind::Operation, request).await
+    }
+
+    async fn get_action(&self, request: Request<GetRequest>) -> Answer<ReadResponse> {
+        let request = request.into_inner();
+        let id = named(&request.name)?;
+        let state = self.exchange.read(request.consistency).await?;
+        let action = self.action(&state, id).await?;
+        let resource = Some(shown(Shown::Action(wire::action(&action, &state))));
+        Ok(Response::new(ReadResponse { resource, revision: state.applied().0 }))
+    }
+
+    async fn list_actions(&self, request: Request<ListScalingRequest>) -> Answer<ListResponse> {
+        self.list_or_past(ResourceKind::Action, request).await
+    }
+
+    async fn explain(&self, request: Request<ExplainRequest>) -> Answer<ExplainResponse> {
+        let request = request.into_inner();
+        let wanted = fields::resource_name("name", &request.name).map_err(errors::invalid)?;
+        let state = self.exchange.read(request.consistency).await?;
+        let answer = match wanted {
+            Some(ResourceName { kind: ResourceKind::Cluster, name }) => Self::explain_cluster(&state, &name)?,
+            Some(ResourceName { kind: ResourceKind::Decision, name }) => {
+                let decision = self.decision(&state, &name).await?;
+                let mut lines = vec![format!("decision {} at {}", decision.id, decision.at)];
+                lines.extend(decision.lines());
+                let decision = Some(wire::decision(&decision, &state));
+                ExplainResponse { decision, lines, revision: state.applied().0, ..ExplainResponse::default() }
+            }
+            Some(ResourceName { kind: ResourceKind::Action, name }) => {
+                self.explain_action(&state, named(&name)?).await?
+            }
+            _ => {
+                let wanted = "must be clusters/NAME, decisions/ID or actions/ID";
+                return Err(errors::invalid_field("name", format!("{:?} {wanted}", request.name)));
+            }
+        };
+        Ok(Response::new(answer))
+    }
+}
