@@ -24,7 +24,7 @@ impl Condition {
             Kind::Cluster => &[],
             Kind::Setting => &["value"],
             Kind::Strategy => &["state"],
-            Kind::Decision => &["conclusion"],
+            Kind::Decision => &[],
             Kind::Operation => &["phase"],
             Kind::Action => &["status"],
         };
@@ -66,6 +66,9 @@ pub(crate) async fn wait(args: &WaitArgs, session: Session<'_>) -> Result<(), Fa
     let [Named { noun: Noun::Resource(kind), name }] = things.as_slice() else {
         return Err(Failed::usage("wait for one resource"));
     };
+    if *kind == Kind::Decision {
+        return Err(Failed::usage("a decision does not change; wait for an action or an operation"));
+    }
     let condition = Condition::parse(&args.condition, *kind)?;
     let full_name = format!("{}/{name}", kind.plural());
     let options = WatchOptions {

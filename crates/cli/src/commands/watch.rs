@@ -17,6 +17,8 @@ pub(crate) async fn watch(args: &GetArgs, session: Session<'_>) -> Result<(), Fa
     };
     let name = match names.as_slice() {
         [] => None,
+        // The next one has another id.
+        _ if kind == Kind::Decision => return Err(Failed::usage("a decision does not change; watch all decisions")),
         [name] => Some(format!("{}/{name}", kind.plural())),
         _ => return Err(Failed::usage("watch one resource, or all of a type")),
     };

@@ -157,7 +157,7 @@ impl ResourceView {
             ResourceView::Strategy(_) => vec![("state", self.cells().swap_remove(3))],
             ResourceView::Action(_) => vec![("status", self.cells().swap_remove(5))],
             ResourceView::Operation(_) => vec![("phase", self.cells().swap_remove(3))],
-            ResourceView::Decision(_) => vec![("conclusion", self.cells().swap_remove(2))],
+            ResourceView::Decision(_) => Vec::new(),
         }
     }
 
