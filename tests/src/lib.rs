@@ -12,10 +12,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use group::{Group, Options, eventually};
 
-/// How often a fault is repeated: `LOADLINE_ROUNDS`, or a few, which is what a check before merging can afford.
+/// How often a fault is repeated: `FAULT_ROUNDS`, or a few, which is what a check before merging can afford.
 pub fn rounds(few: usize) -> usize {
-    match std::env::var("LOADLINE_ROUNDS") {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("LOADLINE_ROUNDS must be a number, not {text:?}")),
+    match std::env::var("FAULT_ROUNDS") {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("FAULT_ROUNDS must be a number, not {text:?}")),
         Err(_) => few,
     }
 }
