@@ -21,7 +21,15 @@ pub fn rounds(few: usize) -> usize {
 }
 
 /// One group of nodes at a time: two of them on two cores would elect leaders all day.
-pub fn alone() -> MutexGuard<'static, ()> {
+pub fn alone() -> Alone {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    Alone { _guard: ALONE.lock().unwrap_or_else(PoisonError::into_inner) }
+}
+
+/// Holds back the other tests of the same program for as long as it lives. It is held across awaits on purpose: every test
+/// has a runtime of its own, and waits for the others in its own thread.
+#[must_use]
+#[derive(Debug)]
+pub struct Alone {
+    _guard: MutexGuard<'static, ()>,
 }
