@@ -189,16 +189,15 @@ impl Drop for Group {
                 let _ = child.wait();
             }
         }
-        if std::thread::panicking() {
-            for member in &self.members {
-                let log = std::fs::read_to_string(&member.log).unwrap_or_default();
-                let tail: Vec<&str> = log.lines().rev().take(25).collect();
-                #[expect(clippy::print_stderr, reason = "a failed test shows what its nodes said")]
-                {
-                    eprintln!("--- {} said last:", member.name);
-                    for line in tail.iter().rev() {
-                        eprintln!("{line}");
-                    }
+        // Shown only if the test failed: what a passing test prints is thrown away.
+        for member in &self.members {
+            let log = std::fs::read_to_string(&member.log).unwrap_or_default();
+            let tail: Vec<&str> = log.lines().rev().take(25).collect();
+            #[expect(clippy::print_stderr, reason = "a failed test shows what its nodes said")]
+            {
+                eprintln!("--- {} said last:", member.name);
+                for line in tail.iter().rev() {
+                    eprintln!("{line}");
                 }
             }
         }
@@ -210,9 +209,17 @@ fn pid_of(child: &Child) -> Result<Pid> {
 }
 
 /// An address that was free a moment ago. Nodes need to know each other's before they start.
+///
+/// Below the range from which the kernel takes ports for outgoing connections: one of those could be given to somebody
+/// else between here and the node's own bind.
 fn free_address() -> Result<String> {
-    let listener = TcpListener::bind("127.0.0.1:0").context("looking for a free port")?;
-    Ok(listener.local_addr()?.to_string())
+    for _ in 0..1_000 {
+        let port = rand::random_range(10_000..32_000u16);
+        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
+            return Ok(listener.local_addr()?.to_string());
+        }
+    }
+    bail!("no free port between 10000 and 32000")
 }
 
 /// Waits until `condition` gives a value, or says what it waited for.

@@ -12,16 +12,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use group::{Group, Options, eventually};
 
-/// How often a fault is repeated: `LOADLINE_ROUNDS`, or a few, which is what a check before merging can afford.
+/// How often a fault is repeated: `FAULT_ROUNDS`, or a few, which is what a check before merging can afford.
 pub fn rounds(few: usize) -> usize {
-    match std::env::var("LOADLINE_ROUNDS") {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("LOADLINE_ROUNDS must be a number, not {text:?}")),
+    match std::env::var("FAULT_ROUNDS") {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("FAULT_ROUNDS must be a number, not {text:?}")),
         Err(_) => few,
     }
 }
 
 /// One group of nodes at a time: two of them on two cores would elect leaders all day.
-pub fn alone() -> MutexGuard<'static, ()> {
+pub fn alone() -> Alone {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    Alone { _guard: ALONE.lock().unwrap_or_else(PoisonError::into_inner) }
+}
+
+/// Holds back the other tests of the same program for as long as it lives. It is held across awaits on purpose: every test
+/// has a runtime of its own, and waits for the others in its own thread.
+#[must_use]
+#[derive(Debug)]
+pub struct Alone {
+    _guard: MutexGuard<'static, ()>,
 }

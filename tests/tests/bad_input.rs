@@ -10,7 +10,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_loadline-under-test");
 
 /// Runs the command line without a group, and compares the exit code and a part of what it says.
 fn check(words: &[&str], code: i32, says: &str) {
-    let output = Command::new(BINARY).args(words).output().unwrap();
+    let output = Command::new(BINARY).args(words).output().expect("starting the binary");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "loadline {words:?} said {stderr}");
     assert!(stderr.contains(says), "loadline {words:?} said {stderr}, and not {says:?}");

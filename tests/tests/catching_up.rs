@@ -30,6 +30,11 @@ async fn a_follower_that_missed_the_purged_log_catches_up_by_snapshot_under_load
     let record = load.stop().await?;
     ask::agreement(&group, 3).await?;
     record.check(&ask::client(&group.endpoints())?).await?;
+    // What happened while it was away is not in its history, and it says so instead of leaving it out.
+    let end = record.acknowledged.values().copied().max().unwrap_or(0);
+    let history = ask::puts(&group.members[away].endpoint(), end).await;
+    let error = history.expect_err("the history of a node that was away has a gap");
+    assert!(matches!(error.downcast_ref(), Some(loadline_client::Error::Compacted { .. })), "{error:?}");
     Ok(())
 }
 

@@ -20,13 +20,7 @@ async fn a_killed_leader_loses_no_acknowledged_write_and_repeats_none() -> anyho
         group.start_member(leader)?;
         ask::agreement(&group, 3).await?;
     }
-    let record = load.stop().await?;
-    ask::agreement(&group, 3).await?;
-    record.check(&ask::client(&group.endpoints())?).await?;
-    for endpoint in group.endpoints() {
-        record.check_history(&endpoint).await?;
-    }
-    Ok(())
+    nothing_is_lost_and_nothing_is_twice(&group, load).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,13 +39,7 @@ async fn all_three_killed_at_once_come_back_with_everything() -> anyhow::Result<
         }
         load.goes_on(50).await?;
     }
-    let record = load.stop().await?;
-    ask::agreement(&group, 3).await?;
-    record.check(&ask::client(&group.endpoints())?).await?;
-    for endpoint in group.endpoints() {
-        record.check_history(&endpoint).await?;
-    }
-    Ok(())
+    nothing_is_lost_and_nothing_is_twice(&group, load).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -71,5 +59,16 @@ async fn all_three_stopped_and_started_come_back_with_the_same_state() -> anyhow
     ask::leader(&group).await?;
     record.check(&ask::client(&group.endpoints())?).await?;
     ask::agreement(&group, 3).await?;
+    Ok(())
+}
+
+/// Every acknowledged write is in the state, and once in the history of every node, and the nodes agree.
+async fn nothing_is_lost_and_nothing_is_twice(group: &Group, load: Load) -> anyhow::Result<()> {
+    let record = load.stop().await?;
+    ask::agreement(group, 3).await?;
+    record.check(&ask::client(&group.endpoints())?).await?;
+    for endpoint in group.endpoints() {
+        record.check_history(&endpoint).await?;
+    }
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! All changes of one revision arrive in one message, so the only state of a watch is the next revision it wants. When
 //! a node is lost, or is silent for longer than it promised, the watch asks another one for exactly that revision.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use loadline_api::v1::watch_client::WatchClient;
@@ -68,8 +69,9 @@ pub struct Watch {
     backoff: Backoff,
     tried: Tried,
     lost_since: Option<Instant>,
-    /// Nodes in a row that no longer have `next`.
-    compacted: usize,
+    /// Nodes that no longer have `next`, and the first revision that the last of them has.
+    compacted: BTreeSet<Endpoint>,
+    first_kept: Option<u64>,
     failed: Option<Error>,
 }
 
@@ -94,7 +96,8 @@ impl Client {
             stream: None,
             tried: Tried::default(),
             lost_since: None,
-            compacted: 0,
+            compacted: BTreeSet::new(),
+            first_kept: None,
             failed: None,
         }
     }
@@ -121,7 +124,7 @@ impl Watch {
                 Ok(Ok(Some(message))) => {
                     self.lost_since = None;
                     self.backoff.reset();
-                    self.compacted = 0;
+                    self.compacted.clear();
                     if let Some(event) = self.take(message)? {
                         return Ok(event);
                     }
@@ -208,13 +211,12 @@ impl Watch {
         match failure {
             // Nodes purge on their own, so another one may still have it.
             Failure::Refused(refusal) if is_compacted(&refusal) => {
-                self.compacted += 1;
-                if self.compacted >= self.client.pool.len() {
-                    let first = refusal.metadata.get("first").and_then(|first| first.parse().ok());
-                    return Err(self.fail(Error::Compacted { asked: self.next, first }));
+                self.first_kept = refusal.metadata.get("first").and_then(|first| first.parse().ok());
+                self.compacted.insert(endpoint.clone());
+                if self.compacted.len() == self.client.pool.len() {
+                    return Err(self.fail(Error::Compacted { asked: self.next, first: self.first_kept }));
                 }
-                self.client.pool.rotate(turn);
-                return Ok(());
+                self.tried.note(endpoint, &refusal.to_string());
             }
             Failure::Refused(refusal) => return Err(self.fail(Error::Refused(refusal))),
             Failure::NotNow { refusal, .. } => {
@@ -231,6 +233,9 @@ impl Watch {
         let since = *self.lost_since.get_or_insert_with(Instant::now);
         let pause = self.backoff.pause();
         if since.elapsed() + pause >= self.options.outage_max {
+            if !self.compacted.is_empty() {
+                return Err(self.fail(Error::Compacted { asked: self.next, first: self.first_kept }));
+            }
             let tried = std::mem::take(&mut self.tried).into_list();
             return Err(self.fail(Error::Unavailable { tried, answer, maybe_done: false }));
         }

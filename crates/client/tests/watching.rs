@@ -122,6 +122,19 @@ async fn changes_that_no_node_has_any_more_are_an_error_that_stays() {
 }
 
 #[tokio::test]
+async fn a_node_that_is_away_may_still_have_what_the_others_have_not() {
+    let (first, second) = (FakeNode::start().await, FakeNode::start().await);
+    let compacted = || WatchEnd::Fail(refusal(Code::OutOfRange, "REVISION_COMPACTED", &[("first", "40")]));
+    for _ in 0..3 {
+        first.will_watch([], compacted());
+        second.will_watch([], WatchEnd::Fail(Status::unavailable("starting")));
+    }
+    second.will_watch([change(5)], WatchEnd::Stay);
+    let mut watch = client_of(&[&first, &second]).watch(WatchOptions { from_revision: 5, ..options() });
+    assert_eq!(take(&mut watch, 1).await, [changed(5)]);
+}
+
+#[tokio::test]
 async fn a_watch_that_was_refused_is_not_tried_elsewhere() {
     let (first, second) = (FakeNode::start().await, FakeNode::start().await);
     first.will_watch([], WatchEnd::Fail(refusal(Code::InvalidArgument, "UNKNOWN_KIND", &[])));

@@ -52,7 +52,7 @@ pub(crate) async fn run(inner: Arc<Inner>, running: Arc<Running>) {
         };
         let goes_on = match now {
             Some(office) => lead(&inner, &running, office).await,
-            None => metrics.changed().await.is_ok(),
+            None => proposer::turn_away_until(&inner, metrics.changed()).await.is_ok(),
         };
         if !goes_on {
             return;
@@ -69,11 +69,14 @@ async fn lead(inner: &Arc<Inner>, running: &Arc<Running>, leader: LeaderId) -> b
     let lease = inner.lease.lease(office);
     let over = lost(inner, running, leader);
     tokio::pin!(over);
-    let announced = tokio::select! {
-        biased;
-        _ = &mut over => None,
-        announced = announce(inner, running, leader, &lease) => announced,
-    };
+    let announced = proposer::turn_away_until(inner, async {
+        tokio::select! {
+            biased;
+            _ = &mut over => None,
+            announced = announce(inner, running, leader, &lease) => announced,
+        }
+    })
+    .await;
     if let Some((epoch, stamps)) = announced {
         tracing::info!(term = leader.term, %epoch, "this node leads");
         inner.leadership.send_replace(Some(Leadership { epoch, term: leader.term, lease: lease.clone() }));
@@ -89,7 +92,7 @@ async fn lead(inner: &Arc<Inner>, running: &Arc<Running>, leader: LeaderId) -> b
     }
     inner.lease.give_up(office);
     // Raft may take a moment to notice what ended it (a shut-down, say); the next round must not start the same one again.
-    lost(inner, running, leader).await
+    proposer::turn_away_until(inner, lost(inner, running, leader)).await
 }
 
 /// Returns when this leadership is over. False: Raft has ended with it.

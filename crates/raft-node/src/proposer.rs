@@ -161,13 +161,14 @@ impl Inner {
         }
         let since = self.clock.boottime();
         let answered = self.queue.push(request, bytes).map_err(Failure::Final)?;
-        match tokio::time::timeout(self.config.timing.propose, answered).await {
-            Ok(Ok(outcome)) => {
+        tokio::select! {
+            biased;
+            outcome = answered => {
                 self.observer.answered(self.clock.boottime().saturating_sub(since));
-                outcome
+                outcome.unwrap_or_else(|_| Err(unknown("this node stopped leading")))
             }
-            Ok(Err(_)) => Err(unknown("this node stopped leading")),
-            Err(_) => Err(unknown("no majority acknowledged it in time")),
+            () = self.ended.cancelled() => Err(unknown("this node stopped")),
+            () = tokio::time::sleep(self.config.timing.propose) => Err(unknown("no majority acknowledged it in time")),
         }
     }
 
@@ -231,7 +232,21 @@ fn reason(error: &ProposeError) -> &'static str {
     }
 }
 
-/// Packs and proposes for as long as `office` is this node's, and then turns away what still waits.
+/// Waits for something while this node proposes nothing. Whoever comes meanwhile is sent on at once: a request that sat
+/// in the queue until the next leadership would be answered long after its caller gave up.
+pub(crate) async fn turn_away_until<T>(inner: &Inner, until: impl Future<Output = T>) -> T {
+    let mut queue = inner.queue.receiver.lock().await;
+    tokio::pin!(until);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut until => return done,
+            Some(waiting) = queue.recv() => turn_away([waiting.answer]),
+        }
+    }
+}
+
+/// Packs and proposes for as long as `office` is this node's.
 pub(crate) async fn serve(
     inner: &Arc<Inner>,
     running: &Arc<Running>,
@@ -301,8 +316,7 @@ pub(crate) async fn serve(
             drop(permit);
         });
     }
-    let waiting = left_over.into_iter().chain(std::iter::from_fn(|| queue.try_recv().ok()));
-    turn_away(waiting.map(|waiting| waiting.answer));
+    turn_away(left_over.map(|waiting| waiting.answer));
 }
 
 type Oneshot = <crate::runtime::Runtime as openraft::AsyncRuntime>::Oneshot;

@@ -97,7 +97,7 @@ impl Inner {
 
     fn role(&self, metrics: Option<&Metrics>) -> Role {
         match metrics {
-            _ if self.ended.is_cancelled() => Role::Stopped,
+            _ if self.stop.raised().is_some() => Role::Stopped,
             None => Role::Joining,
             Some(metrics) => match metrics.state {
                 ServerState::Learner => Role::Learner,

@@ -7,10 +7,10 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::{Group, create_cluster, eventually, expect_err};
+use common::{Group, create_cluster, eventually, expect_err, request};
 use loadline_log::snapshot;
 use loadline_raft_node::{FeedError, JournalEntry, NodeConfig};
-use loadline_state_machine::{Hash, LogIndex, State};
+use loadline_state_machine::{Answer, Command, Hash, LogIndex, State};
 
 fn small(config: &mut NodeConfig) {
     config.snapshot_every = 50;
@@ -77,6 +77,39 @@ async fn a_node_that_was_away_while_the_log_was_purged_catches_up_by_snapshot_un
         }
     };
     assert_eq!(compacted, FeedError::Compacted { first });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_of_several_messages_arrives_whole() {
+    const CHUNK: usize = 400_000;
+    let mut group = Group::with(3, small).start_all().await;
+    let away = group.follower().await;
+    group.members[away].kill();
+    // Half of a restore is part of the state, and noise does not compress.
+    let mut noise: Vec<u8> = Vec::new();
+    while noise.len() < 10 * CHUNK {
+        noise.extend(Hash::of(&noise.len().to_le_bytes()).0);
+    }
+    noise.truncate(10 * CHUNK);
+    let writer = &group.members[group.leader().await];
+    let begin = Command::BeginRestore { bytes_total: 2 * noise.len() as u64, hash: Hash::of(b"never finished") };
+    let begun = writer.propose(request(begin)).await.unwrap().result.unwrap();
+    let Answer::Restoring { restore, .. } = begun[0].answer else { panic!("{begun:?}") };
+    for (chunk, offset) in noise.chunks(CHUNK).zip((0_u64..).step_by(CHUNK)) {
+        let chunk = Command::RestoreChunk { restore, offset, bytes: chunk.to_vec().into() };
+        writer.propose(request(chunk)).await.unwrap().result.unwrap();
+    }
+    let before = writer.node().status().last_index;
+    for count in 0..60 {
+        writer.create(&format!("c{count}")).await;
+    }
+    let node = writer.node();
+    eventually("a snapshot", async || (node.status().purged_index >= before).then_some(())).await;
+    group.members[away].start().await;
+    group.agreed().await;
+    let returned = group.members[away].node();
+    assert!(returned.status().snapshot_index >= before);
+    assert_eq!(returned.latest().cluster_count(), 60);
 }
 
 #[tokio::test(flavor = "multi_thread")]

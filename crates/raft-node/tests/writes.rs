@@ -186,6 +186,27 @@ async fn time_passes_when_nobody_asks_for_anything_and_never_goes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_leader_whose_clock_is_wrong_goes_by_the_time_of_the_group_and_everybody_says_so() {
+    const HOUR_MS: u64 = 3_600_000;
+    let mut group = Group::new(3);
+    group.members[1].clock_ahead_ms = HOUR_MS;
+    let group = group.start_all().await;
+    let leader = group.leader().await;
+    group.members[leader].transfer_leadership(Some("n2")).await.unwrap();
+    eventually("the one with the wrong clock to lead", async || (group.leads() == Some(1)).then_some(())).await;
+    group.members[1].create("demo").await;
+    let time = u128::from(group.members[1].node().latest().now().as_millis());
+    assert!(time < common::wall_ms() + u128::from(HOUR_MS / 2), "{time}");
+    for member in &group.members {
+        let node = member.node();
+        eventually("everybody to notice", async || {
+            node.status().errors.iter().any(|error| error.contains("the clock of node")).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_leader_without_followers_loses_its_lease_and_records_and_reads_nothing() {
     let mut group = Group::started(3).await;
     let leader = group.leader().await;

@@ -124,33 +124,48 @@ impl BlockHead {
     }
 }
 
-/// Packs records into the body of a block. There must be some.
-pub(super) fn pack(chain: &Hash, records: &[JournalRecord]) -> io::Result<Vec<u8>> {
-    let (Some(first), Some(last)) = (records.first(), records.last()) else {
-        return Err(io::Error::other("a block needs records"));
-    };
-    let mut raw = Vec::new();
-    for record in records {
-        raw.put_u64(record.time_ms);
-        raw.put_raw(&record.hash);
-        raw.put_bytes(&record.entry);
-        raw.put_bytes(&record.events);
-        raw.put_u32(u32::try_from(record.keys.len()).map_err(io::Error::other)?);
-        for key in &record.keys {
-            raw.put_bytes(key);
+/// Makes the bodies of blocks. Kept from block to block: setting up zstd costs more than compressing a block.
+pub(super) struct Packer(zstd::bulk::Compressor<'static>);
+
+impl std::fmt::Debug for Packer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Packer").finish_non_exhaustive()
+    }
+}
+
+impl Packer {
+    pub(super) fn new() -> io::Result<Self> {
+        zstd::bulk::Compressor::new(COMPRESSION_LEVEL).map(Self)
+    }
+
+    /// Packs records, of which there must be some.
+    pub(super) fn pack(&mut self, chain: &Hash, records: &[JournalRecord]) -> io::Result<Vec<u8>> {
+        let (Some(first), Some(last)) = (records.first(), records.last()) else {
+            return Err(io::Error::other("a block needs records"));
+        };
+        let mut raw = Vec::new();
+        for record in records {
+            raw.put_u64(record.time_ms);
+            raw.put_raw(&record.hash);
+            raw.put_bytes(&record.entry);
+            raw.put_bytes(&record.events);
+            raw.put_u32(u32::try_from(record.keys.len()).map_err(io::Error::other)?);
+            for key in &record.keys {
+                raw.put_bytes(key);
+            }
         }
+        if raw.len() as u64 > RAW_BYTES_MAX {
+            return Err(io::Error::other(format!("a block of {} bytes is too large", raw.len())));
+        }
+        let mut body = Vec::new();
+        body.put_raw(chain);
+        body.put_u64(first.index);
+        body.put_u32(u32::try_from(records.len()).map_err(io::Error::other)?);
+        body.put_raw(&last.hash);
+        body.put_u64(raw.len() as u64);
+        body.extend_from_slice(&self.0.compress(&raw)?);
+        Ok(body)
     }
-    if raw.len() as u64 > RAW_BYTES_MAX {
-        return Err(io::Error::other(format!("a block of {} bytes is too large", raw.len())));
-    }
-    let mut body = Vec::new();
-    body.put_raw(chain);
-    body.put_u64(first.index);
-    body.put_u32(u32::try_from(records.len()).map_err(io::Error::other)?);
-    body.put_raw(&last.hash);
-    body.put_u64(raw.len() as u64);
-    body.extend_from_slice(&zstd::bulk::compress(&raw, COMPRESSION_LEVEL)?);
-    Ok(body)
 }
 
 /// Unpacks the records of a block. They share one buffer.
@@ -257,7 +272,7 @@ mod tests {
     #[test]
     fn a_block_unpacks_to_what_was_packed() {
         let records: Vec<JournalRecord> = (3..9).map(record).collect();
-        let body = pack(&[9; 32], &records).unwrap();
+        let body = Packer::new().unwrap().pack(&[9; 32], &records).unwrap();
         assert_eq!(unpack(&body).unwrap(), records);
         let head = BlockHead::decode(&mut Fields(&body)).unwrap();
         assert_eq!((head.first, head.last(), head.chain, head.last_hash), (3, 8, [9; 32], [8; 32]));
@@ -269,7 +284,7 @@ mod tests {
         let mut out = Vec::new();
         Head { chain: [1; 32], base: Some((5, [2; 32])), gap: true }.encode(&mut out);
         assert_eq!(hex(&out), format!("{}010500000000000000{}01", "01".repeat(32), "02".repeat(32)));
-        let body = pack(&[9; 32], &[record(3)]).unwrap();
+        let body = Packer::new().unwrap().pack(&[9; 32], &[record(3)]).unwrap();
         let head = format!("{}030000000000000001000000{}", "09".repeat(32), "03".repeat(32));
         assert!(hex(&body).starts_with(&head), "{}", hex(&body));
         let mut out = Vec::new();

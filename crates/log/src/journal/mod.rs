@@ -24,7 +24,7 @@ use std::{
 use bytes::Bytes;
 
 use self::{
-    format::{BlockPlace, Hash},
+    format::{BlockPlace, Hash, Packer},
     read::{Block, BlockCache, Located},
     writer::Mark,
 };
@@ -169,6 +169,7 @@ struct Inner {
     /// Records that wait for their block to be full.
     waiting: Vec<JournalRecord>,
     waiting_bytes: usize,
+    packer: Packer,
     /// The last entry that the segments account for: a record, or the end of a gap.
     written: Option<(u64, Hash)>,
     synced_index: Option<u64>,

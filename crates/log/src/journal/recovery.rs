@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::{
     Current, Inner, JournalError, JournalOptions, JournalSummary, SegmentFile,
-    format::{self, BlockHead, BlockPlace, Hash, Head, SEAL_BYTES, Seal},
+    format::{self, BlockHead, BlockPlace, Hash, Head, Packer, SEAL_BYTES, Seal},
     io_error,
     read::Block,
 };
@@ -37,6 +37,7 @@ pub(super) fn recover(disk: SharedDisk, options: JournalOptions) -> Result<Inner
         link: 0,
         waiting: Vec::new(),
         waiting_bytes: 0,
+        packer: Packer::new().map_err(io_error("set up compression"))?,
         written: None,
         synced_index: None,
         failed: None,

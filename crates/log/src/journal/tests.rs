@@ -413,7 +413,7 @@ fn run(seed: u64, steps: &[Step], ignore_syncs: bool) -> Result<(), String> {
 }
 
 proptest! {
-    #![proptest_config(Config { cases: 300, failure_persistence: None, ..Config::default() })]
+    #![proptest_config(Config { cases: 200, failure_persistence: None, ..Config::default() })]
 
     #[test]
     fn everything_synced_survives_power_cuts_at_any_instant((seed, steps) in script()) {

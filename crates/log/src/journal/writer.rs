@@ -73,7 +73,7 @@ impl Inner {
         if self.current.is_none() {
             self.begin_segment(false)?;
         }
-        let body = format::pack(&self.chain, &self.waiting).map_err(io_error("pack a block of the journal"))?;
+        let body = self.packer.pack(&self.chain, &self.waiting).map_err(io_error("pack a block of the journal"))?;
         let (offset, bytes) = self
             .write(|chain, buffer, synced| Ok(chain.put(buffer, format::BLOCK, synced, |out| out.put_raw(&body))?))?;
         let too_large = |_| JournalError::Failed { reason: "a block of the journal is too large".to_owned() };

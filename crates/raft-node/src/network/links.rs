@@ -18,6 +18,8 @@ pub(crate) enum Purpose {
     Append,
     Heartbeat,
     Snapshot,
+    /// Requests for the leader. There can be so many that others would have to wait behind them.
+    Forward,
     Questions,
 }
 
@@ -88,7 +90,7 @@ impl Links {
         request: wire::ProposeRequest,
         within_time: Duration,
     ) -> Result<wire::ProposeResponse, Status> {
-        let mut client = self.client(address, Purpose::Questions)?;
+        let mut client = self.client(address, Purpose::Forward)?;
         within(within_time, client.propose(request)).await
     }
 

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use loadline_api::raft::raft_client::RaftClient;
 use loadline_log::{ModelDisk, SharedDisk};
 use loadline_raft_node::{
-    Consistency, MembershipError, NoObserver, Node, NodeConfig, PeerView, PlainDial, ProposeError, Role, SystemClock,
+    Clock, Consistency, MembershipError, NoObserver, Node, NodeConfig, PeerView, PlainDial, ProposeError, Role,
+    SystemClock,
 };
 use loadline_state_machine::{Actor, Command, Hash, LogIndex, Receipt, Request, RequestId};
 use tokio::runtime::Runtime;
@@ -59,10 +60,26 @@ pub(crate) fn create_cluster(name: &str) -> Request {
     request(Command::CreateCluster { name: name.to_owned() })
 }
 
+/// The clocks of this machine, with the wall clock set wrong.
+#[derive(Debug)]
+struct WrongClock(u64);
+
+impl Clock for WrongClock {
+    fn wall_ms(&self) -> u64 {
+        SystemClock.wall_ms() + self.0
+    }
+
+    fn boottime(&self) -> Duration {
+        SystemClock.boottime()
+    }
+}
+
 /// One node that may be up or down.
 pub(crate) struct Member {
     pub(crate) config: NodeConfig,
     pub(crate) disk: ModelDisk,
+    /// How far its wall clock is ahead.
+    pub(crate) clock_ahead_ms: u64,
     listener: Option<TcpListener>,
     up: Option<Up>,
 }
@@ -82,7 +99,7 @@ impl Member {
         config.tick_every = Duration::from_millis(200);
         config.disk_reserve_bytes = 1 << 20;
         config.wal_segment_bytes = 256 << 10;
-        Self { config, disk: ModelDisk::new(seed), listener: Some(listener), up: None }
+        Self { config, disk: ModelDisk::new(seed), clock_ahead_ms: 0, listener: Some(listener), up: None }
     }
 
     /// The port, for somebody who pretends to be this node.
@@ -113,9 +130,9 @@ impl Member {
         });
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let disk: SharedDisk = Arc::new(self.disk.clone());
-        let config = self.config.clone();
+        let (config, clock) = (self.config.clone(), Arc::new(WrongClock(self.clock_ahead_ms)));
         let serving = runtime.spawn(async move {
-            let node = Node::start(config, disk, Arc::new(PlainDial), Arc::new(SystemClock), Arc::new(NoObserver))
+            let node = Node::start(config, disk, Arc::new(PlainDial), clock, Arc::new(NoObserver))
                 .await
                 .map_err(|error| format!("{error}: {:?}", std::error::Error::source(&error)))?;
             listener.set_nonblocking(true).unwrap();

@@ -120,24 +120,6 @@ async fn progress_is_told_when_nothing_happens_and_the_watch_can_resume_there() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn progress_is_told_also_where_much_happens_that_nobody_wants_to_see() {
-    let node = Node::alone().await;
-    let mut stream = open(&node, WatchRequest { progress_interval_ms: 100, ..clusters(0) }).await;
-    snapshot(&mut stream).await;
-    let mut admin = node.admin();
-    let busy = tokio::spawn(async move {
-        for number in 1_u32.. {
-            admin.set_setting(set("request_window_count", &(1_000 + number % 1_000).to_string())).await.unwrap();
-        }
-    });
-    for _ in 0..5 {
-        assert_eq!(next(&mut stream).await.body, Some(Body::Progress(true)));
-    }
-    assert!(!busy.is_finished());
-    busy.abort();
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_slow_watcher_misses_nothing() {
     let node = Node::alone().await;
     let mut admin = node.admin();
