@@ -103,13 +103,13 @@ pub(crate) struct SignalArgs {
     /// Name of the cluster
     pub(crate) cluster: String,
     /// Who saw it; a collector of its own, so that it does not get into another one's stream
-    #[arg(long, default_value = "by-hand", value_name = "NAME")]
+    #[arg(long, global = true, default_value = "by-hand", value_name = "NAME")]
     pub(crate) collector: String,
     /// Number of the report, higher than any before; the time in milliseconds if not given
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub(crate) sequence: Option<u64>,
     /// How long ago it was seen, such as 30s; just now if not given
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) age: Option<Duration>,
     #[command(subcommand)]
     pub(crate) what: Sight,
