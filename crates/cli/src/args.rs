@@ -9,8 +9,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::bench::Bench;
 use crate::dev::DevArgs;
 use crate::output::Format;
+use crate::plan::PlanArgs;
 use crate::scaling_args::{CreateStrategyArgs, PauseArgs, SignalArgs, Switch, Update};
 use crate::serve_args::ServeArgs;
 use crate::text::{parse_duration, parse_price};
@@ -165,6 +167,13 @@ pub(crate) enum Verb {
     },
     /// Wait until something is so
     Wait(WaitArgs),
+    /// Say what would be decided about a cluster that a file describes; no node is needed
+    Plan(PlanArgs),
+    /// Measure on this machine; no node is needed
+    Bench {
+        #[command(subcommand)]
+        what: Bench,
+    },
     /// Run the nodes themselves: peers, leadership, snapshots
     Operator {
         #[command(subcommand)]

@@ -6,6 +6,7 @@
 //! Not here: retries and request ids (`loadline-client`), and what a node does (`loadline-server`).
 
 mod args;
+mod bench;
 mod commands;
 mod console;
 mod context;
@@ -14,6 +15,7 @@ mod exit;
 mod manifest;
 mod noun;
 mod output;
+mod plan;
 mod scaling_args;
 mod serve_args;
 mod text;

@@ -24,6 +24,7 @@ use crate::context::{self, File, Resolved, Wishes};
 use crate::dev;
 use crate::exit::{Exit, Failed};
 use crate::output::Format;
+use crate::{bench, plan};
 
 /// A command that speaks to a group.
 #[derive(Debug)]
@@ -52,6 +53,8 @@ pub(crate) fn run(cli: Cli, console: &mut Console) -> Result<(), Failed> {
             console.data(&String::from_utf8_lossy(&script))
         }
         Verb::Version => version::version(local_format(&global), console),
+        Verb::Plan(args) => plan::run(&args, local_format(&global), console),
+        Verb::Bench { what } => bench::run(&what, local_format(&global), console),
         Verb::Operator { what: Operator::Snapshot { what: crate::args::Snapshot::Inspect { file } } } => {
             snapshot::inspect(&file, local_format(&global), console)
         }
@@ -116,7 +119,13 @@ async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
         Verb::Wait(args) => wait::wait(&args, session).await,
         Verb::Operator { what: Operator::Raft { what } } => raft::raft(what, session).await,
         Verb::Operator { what: Operator::Snapshot { what } } => snapshot::snapshot(what, session).await,
-        Verb::Serve(_) | Verb::Dev(_) | Verb::Config { .. } | Verb::Completion { .. } | Verb::Version => {
+        Verb::Serve(_)
+        | Verb::Dev(_)
+        | Verb::Config { .. }
+        | Verb::Completion { .. }
+        | Verb::Version
+        | Verb::Plan(_)
+        | Verb::Bench { .. } => {
             unreachable!("verbs that need no group are handled before")
         }
     }

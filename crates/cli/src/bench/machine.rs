@@ -1,0 +1,66 @@
+//! What this runs on: a figure without its machine says nothing.
+
+use std::fs;
+
+use serde::Serialize;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Machine {
+    cpu: Option<String>,
+    cores: usize,
+    memory_bytes: Option<u64>,
+    /// Of the last minute, when the run began: who else was at work.
+    load: Option<f64>,
+    os: &'static str,
+    arch: &'static str,
+    version: &'static str,
+    build: &'static str,
+}
+
+impl Machine {
+    pub(super) fn this() -> Machine {
+        let load = fs::read_to_string("/proc/loadavg").ok();
+        Machine {
+            cpu: line_of("/proc/cpuinfo", "model name"),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: line_of("/proc/meminfo", "MemTotal").and_then(|line| kibibytes(&line)),
+            load: load.and_then(|text| text.split_whitespace().next()?.parse().ok()),
+            os: std::env::consts::OS,
+            arch: std::env::consts::ARCH,
+            version: env!("CARGO_PKG_VERSION"),
+            build: if cfg!(debug_assertions) { "debug" } else { "release" },
+        }
+    }
+
+    /// Figures of a build for debugging are no figures.
+    pub(super) fn is_debug() -> bool {
+        cfg!(debug_assertions)
+    }
+
+    /// In one line, for people.
+    pub(super) fn line(&self) -> String {
+        let cpu = self.cpu.as_deref().unwrap_or("unknown processor");
+        let load = self.load.map(|load| format!(", load {load}")).unwrap_or_default();
+        format!(
+            "{cpu}, {} cores, {}-{}{load}, loadline {} ({})",
+            self.cores, self.os, self.arch, self.version, self.build
+        )
+    }
+}
+
+/// The memory of this process that is really there; nothing where the system does not say.
+pub(super) fn resident_bytes() -> Option<u64> {
+    line_of("/proc/self/status", "VmRSS").and_then(|line| kibibytes(&line))
+}
+
+/// What follows `key:` in a file of the system.
+fn line_of(path: &str, key: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    line.trim_start().strip_prefix(':').map(|value| value.trim().to_owned())
+}
+
+fn kibibytes(text: &str) -> Option<u64> {
+    let number: u64 = text.strip_suffix("kB")?.trim().parse().ok()?;
+    number.checked_mul(1024)
+}
