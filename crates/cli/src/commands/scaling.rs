@@ -156,21 +156,21 @@ pub(crate) async fn resume(cluster: String, mut session: Session<'_>) -> Result<
     done(&name, if changed { "resumed" } else { "was not paused" }, answer.revision, false, &mut session)
 }
 
-pub(crate) async fn approve(action: String, mut session: Session<'_>) -> Result<(), Failed> {
+pub(crate) async fn approve(action: &str, mut session: Session<'_>) -> Result<(), Failed> {
     let write = ScalingWrite::ApproveAction(ApproveActionRequest { options: None, action: bare(action) });
     let answer = session.client.write_scaling(write, writing(false)).await?;
     report(&mut session, answer, "approved", false)
 }
 
-pub(crate) async fn reject(action: String, reason: String, mut session: Session<'_>) -> Result<(), Failed> {
+pub(crate) async fn reject(action: &str, reason: String, mut session: Session<'_>) -> Result<(), Failed> {
     let write = ScalingWrite::RejectAction(RejectActionRequest { options: None, action: bare(action), reason });
     let answer = session.client.write_scaling(write, writing(false)).await?;
     report(&mut session, answer, "rejected", false)
 }
 
 /// `a412.3`, also from `actions/a412.3`, as `-o name` prints it.
-fn bare(action: String) -> String {
-    action.rsplit_once('/').map_or(action.clone(), |(_, id)| id.to_owned())
+fn bare(action: &str) -> String {
+    action.rsplit_once('/').map_or(action, |(_, id)| id).to_owned()
 }
 
 pub(crate) async fn explain(words: &[String], session: Session<'_>) -> Result<(), Failed> {
