@@ -14,6 +14,7 @@ use crate::requests::{Floor, Remembered, Requests};
 use crate::restore::{RESTORE_BYTES_MAX, Staging, StagingHead};
 use crate::scaling::encoding as scaling;
 use crate::settings::{self, SettingRow};
+use crate::table::Table;
 use crate::{
     Blob, Cluster, DecodeError, Hash, LogIndex, RULES_VERSION_MAX, RequestId, RulesVersion, Size, State, Time,
     clusters, sizes,
@@ -188,8 +189,7 @@ impl Reading {
     fn staging(&mut self, head: StagingHead) -> Result<(), DecodeError> {
         let fits = self.state.restore.is_none() && (1..=RESTORE_BYTES_MAX).contains(&head.bytes_total);
         check(fits, || format!("restore {} is impossible", head.restore))?;
-        let mut staging = Staging::begin(head.restore, head.bytes_total, head.hash, head.touched_at);
-        staging.head = head;
+        let staging = Staging { head, chunks: Table::new() };
         self.state.restore = Some(Arc::new(staging));
         Ok(())
     }

@@ -35,7 +35,7 @@ pub(crate) fn assess(
     let nothing = Signals::default();
     let record = state.scaling.record(cluster.id);
     let signals = record.map_or(&nothing, |record| &record.signals);
-    let base = record.and_then(|record| base_of(record));
+    let base = record.and_then(base_of);
     let replicas = base.as_deref().unwrap_or(&signals.replicas);
     let view = View { now: state.now, stale_after: knobs.stale_after, replicas, signals, sizes: &state.sizes };
 

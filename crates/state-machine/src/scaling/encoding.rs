@@ -64,7 +64,7 @@ fn row<T: Serialize>(out: &mut Encoder, table: u16, value: &T) {
 /// Takes in one row. The state has the rows of all lower tables already.
 pub(crate) fn read(state: &mut State, table: u16, row: &mut Decoder<'_>) -> Result<(), DecodeError> {
     match table {
-        table::HEAD => read_head(state, row.take()?),
+        table::HEAD => read_head(state, &row.take()?),
         table::STRATEGY => read_strategy(state, &row.take()?),
         table::COLLECTOR => read_collector(state, row.take()?),
         table::CLUSTER => read_cluster(state, row.take()?),
@@ -74,10 +74,10 @@ pub(crate) fn read(state: &mut State, table: u16, row: &mut Decoder<'_>) -> Resu
     }
 }
 
-fn read_head(state: &mut State, head: Head) -> Result<(), DecodeError> {
+fn read_head(state: &mut State, head: &Head) -> Result<(), DecodeError> {
     let scaling = &mut state.scaling;
     let first = scaling.actions.numbers == 0 && scaling.sweep.is_none();
-    check(first && head != Head::default(), || "what there is one of is there twice, or says nothing".to_owned())?;
+    check(first && *head != Head::default(), || "what there is one of is there twice, or says nothing".to_owned())?;
     scaling.actions.numbers = head.action_numbers;
     scaling.sweep = head.sweep;
     Ok(())

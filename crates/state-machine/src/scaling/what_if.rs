@@ -105,7 +105,7 @@ pub struct PlanError {
 }
 
 impl PlanError {
-    fn new(field: impl Into<String>, problem: impl ToString) -> Self {
+    fn new(field: impl Into<String>, problem: &(impl ToString + ?Sized)) -> Self {
         Self { field: field.into(), problem: problem.to_string() }
     }
 }
@@ -128,7 +128,7 @@ pub fn plan(input: &PlanInput) -> Result<PlanOutput, PlanError> {
     for pair in strategies.windows(2) {
         if pair[0].0 == pair[1].0 {
             let problem = format!("a cluster has one strategy of each type, and {} is there twice", pair[0].0);
-            return Err(PlanError::new("strategies", problem));
+            return Err(PlanError::new("strategies", &problem));
         }
     }
 
@@ -186,7 +186,7 @@ fn read_settings(given: &BTreeMap<String, String>) -> Result<Settings, PlanError
     let mut settings = Settings::default();
     let at = Moment { index: LogIndex(0), now: NOW_DEFAULT, ordinal: 0 };
     for (name, value) in given {
-        let field = |rejection: Rejection| PlanError::new(format!("settings.{name}"), rejection);
+        let field = |rejection: Rejection| PlanError::new(format!("settings.{name}"), &rejection);
         let events = settings::set(&settings, RULES_VERSION_MAX, at, name, value, None).map_err(field)?;
         for event in events {
             if let Event::SettingSet { name, value, updated } = event {
@@ -205,9 +205,9 @@ fn read_sizes(names: &[String]) -> Result<Sizes, PlanError> {
         let size =
             Size { name: name.clone(), rank, slots: 1, price_micros_per_hour: 0, created: revision, updated: revision };
         if table.get(name).is_some() {
-            return Err(PlanError::new(field(), format!("{name:?} is there twice")));
+            return Err(PlanError::new(field(), &format!("{name:?} is there twice")));
         }
-        sizes::check(&table, &size).map_err(|rejection| PlanError::new(field(), rejection))?;
+        sizes::check(&table, &size).map_err(|rejection| PlanError::new(field(), &rejection))?;
         table.put(&size);
     }
     Ok(table)
@@ -219,7 +219,7 @@ fn read_signals(input: &PlanInput, now: Time) -> Result<Signals, PlanError> {
     for (place, replica) in input.replicas.iter().enumerate() {
         if signals.replica(&replica.name).is_some() {
             let problem = format!("{:?} is there twice", replica.name);
-            return Err(PlanError::new(format!("cluster.replicas[{place}].name"), problem));
+            return Err(PlanError::new(format!("cluster.replicas[{place}].name"), &problem));
         }
         let mut known = Replica::new(replica.name.as_str().into(), replica.size.as_str().into(), None, now);
         known.ready = true;
@@ -232,7 +232,7 @@ fn read_signals(input: &PlanInput, now: Time) -> Result<Signals, PlanError> {
         let replica = signals.replica_mut(name).ok_or_else(|| nobody("hydration", name))?;
         if report.hydrated > report.total {
             let problem = format!("{} of {} objects cannot be hydrated", report.hydrated, report.total);
-            return Err(PlanError::new(format!("signals.hydration.{name}.hydrated"), problem));
+            return Err(PlanError::new(format!("signals.hydration.{name}.hydrated"), &problem));
         }
         replica.hydration =
             Some(Hydration { total: report.total, hydrated: report.hydrated, as_of: now, collector: COLLECTOR.into() });
@@ -260,10 +260,10 @@ type Read = (StrategyKind, Result<Configuration, ConfigurationProblem>, Strategy
 
 fn read_strategy(place: usize, strategy: &PlanStrategy, now: Time) -> Result<Read, PlanError> {
     let kind: StrategyKind =
-        strategy.kind.parse().map_err(|error| PlanError::new(format!("strategies[{place}].type"), error))?;
+        strategy.kind.parse().map_err(|error| PlanError::new(format!("strategies[{place}].type"), &error))?;
     let options = strategy.config.migrated().unwrap_or_else(|| strategy.config.clone());
     let configuration = Configuration::read(kind, &options)
-        .map_err(|problem| PlanError::new(format!("strategies[{place}].config.{}", problem.option()), problem))?;
+        .map_err(|problem| PlanError::new(format!("strategies[{place}].config.{}", problem.option()), &problem))?;
     let ordinal = u32::try_from(place).unwrap_or(u32::MAX);
     let mut state = StrategyState::new(StrategyId { index: LogIndex(0), ordinal });
     if let Some(given) = &strategy.state

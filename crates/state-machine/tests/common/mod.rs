@@ -109,7 +109,7 @@ pub fn restore_commands(backup: &[u8], index: LogIndex, chunk_bytes: usize) -> V
     commands
 }
 
-/// Reads a file of expectations, or writes it when the variable `LOADLINE_GOLDEN=rewrite` asks for it.
+/// A file of expectations; empty if there is none yet.
 #[allow(clippy::disallowed_methods)] // Tests may look at files and the environment; the state machine may not.
 pub fn golden_file(path: &str) -> String {
     std::fs::read_to_string(full(path)).unwrap_or_default()
@@ -120,6 +120,7 @@ pub fn write_golden_file(path: &str, text: &str) {
     std::fs::write(full(path), text).expect("the file of expectations can be written");
 }
 
+/// Whether `LOADLINE_GOLDEN=rewrite` asks for the files of expectations to be written, not compared.
 #[allow(clippy::disallowed_methods)]
 pub fn rewriting() -> bool {
     std::env::var("LOADLINE_GOLDEN").is_ok_and(|value| value == "rewrite")
