@@ -64,23 +64,23 @@ fn options(config: &Map<String, Value>) -> Options {
     let value = |value: &Value| match value {
         Value::String(text) => OptionValue::Text(text.clone()),
         Value::Bool(value) => OptionValue::Bool(*value),
-        number => OptionValue::Number(number.as_i64().unwrap()),
+        number => OptionValue::Number(number.as_i64().expect("a number")),
     };
     config.iter().map(|(key, it)| (key, value(it))).collect()
 }
 
 fn text(value: &Value) -> String {
-    value.as_str().unwrap().to_owned()
+    value.as_str().expect("a text").to_owned()
 }
 
 fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap()
+    value.as_u64().expect("a number")
 }
 
 fn list(value: &Value) -> &[Value] {
-    value.as_array().unwrap()
+    value.as_array().expect("a list")
 }
 
 fn object(value: &Value) -> &Map<String, Value> {
-    value.as_object().unwrap()
+    value.as_object().expect("an object")
 }

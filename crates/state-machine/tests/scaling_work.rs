@@ -163,7 +163,7 @@ fn a_sweep_gets_through_while_deadlines_and_signals_keep_coming() {
     for sequence in 1.. {
         // More clusters are touched at every entry than one entry looks at.
         let seen = Seen::Metric { name: "cpu".to_owned(), value_milli: sequence as i64 };
-        let from = (sequence as usize * 300) % 2_000;
+        let from = (usize::try_from(sequence).unwrap() * 300) % 2_000;
         let applied = one(&mut world, report(sequence, (from..from + 300).map(|it| name(it % 2_000)), &seen));
         looked_at.extend(decided(&applied));
         entries += 1;

@@ -345,13 +345,13 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    fn read(kind: StrategyKind, options: Options) -> Result<Configuration, ConfigurationProblem> {
-        Configuration::read(kind, &options)
+    fn read(kind: StrategyKind, options: &Options) -> Result<Configuration, ConfigurationProblem> {
+        Configuration::read(kind, options)
     }
 
     #[test]
     fn every_option_has_the_default_of_the_reference() {
-        let target = read(StrategyKind::TargetSize, Options::from([("size", "200cc")])).unwrap();
+        let target = read(StrategyKind::TargetSize, &Options::from([("size", "200cc")])).unwrap();
         let expected = Configuration {
             enabled: true,
             cooldown: Span::from_secs(60),
@@ -361,7 +361,7 @@ mod tests {
             rule: Rule::TargetSize { size: "200cc".into(), replica_name: "r1_auto".into() },
         };
         assert_eq!(target, expected);
-        let shrink = read(StrategyKind::ShrinkToFit, Options::from([("max_size", "200cc")])).unwrap();
+        let shrink = read(StrategyKind::ShrinkToFit, &Options::from([("max_size", "200cc")])).unwrap();
         let rule = Rule::ShrinkToFit {
             max_size: "200cc".into(),
             min_oom_count: 1,
@@ -369,9 +369,9 @@ mod tests {
             crash_window: Span::from_hours(1),
         };
         assert_eq!((shrink.cooldown, shrink.rule), (Span::from_secs(120), rule));
-        let burst = read(StrategyKind::Burst, Options::from([("burst_size", "200cc")])).unwrap();
+        let burst = read(StrategyKind::Burst, &Options::from([("burst_size", "200cc")])).unwrap();
         assert_eq!(burst.cooldown, Span::from_secs(60));
-        let idle = read(StrategyKind::IdleSuspend, Options::from([("idle_after_s", 1_800)])).unwrap();
+        let idle = read(StrategyKind::IdleSuspend, &Options::from([("idle_after_s", 1_800)])).unwrap();
         assert_eq!(idle.cooldown, Span::from_secs(300));
         assert_eq!(idle.rule, Rule::IdleSuspend { idle_after: Span::from_mins(30) });
     }
@@ -384,7 +384,7 @@ mod tests {
             (StrategyKind::Burst, "burst_size"),
             (StrategyKind::IdleSuspend, "idle_after_s"),
         ] {
-            assert_eq!(read(kind, Options::default()), Err(missing(option)));
+            assert_eq!(read(kind, &Options::default()), Err(missing(option)));
         }
     }
 
@@ -392,7 +392,7 @@ mod tests {
     fn a_value_that_makes_no_sense_is_named() {
         let wrong = |kind, key: &str, value: OptionValue| {
             let options = Options::from([("max_size", "x")]).with(key, value);
-            match read(kind, options) {
+            match read(kind, &options) {
                 Err(problem) => problem.option().to_owned(),
                 Ok(_) => String::new(),
             }
@@ -414,13 +414,13 @@ mod tests {
     fn a_replica_that_must_not_be_touched_later_is_not_made() {
         let options = Options::from([("size", "200cc"), ("replica_name", "main"), ("replica_scope", "MANAGED_ONLY")]);
         let problem = ConfigurationProblem::NameNotManaged { name: "main".to_owned() };
-        assert_eq!(read(StrategyKind::TargetSize, options.clone()), Err(problem));
-        assert!(read(StrategyKind::TargetSize, options.with("replica_name", "main_auto")).is_ok());
+        assert_eq!(read(StrategyKind::TargetSize, &options), Err(problem));
+        assert!(read(StrategyKind::TargetSize, &options.with("replica_name", "main_auto")).is_ok());
     }
 
     #[test]
     fn a_configuration_of_another_version_is_not_guessed_at() {
         let options = Options::from([("idle_after_s", 60), ("config_version", 2)]);
-        assert_eq!(read(StrategyKind::IdleSuspend, options), Err(ConfigurationProblem::Version));
+        assert_eq!(read(StrategyKind::IdleSuspend, &options), Err(ConfigurationProblem::Version));
     }
 }
