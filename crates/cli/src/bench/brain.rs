@@ -1,7 +1,7 @@
 //! What the state machine costs, on one core and with nothing around it.
 //!
 //! The worlds take turns in every round, and every other round begins at the other end, so that a noisy minute hits all of
-//! them. A figure is the middle one of its rounds.
+//! them. A figure is the middle one of its rounds, in time that this thread was at work.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::machine::{Machine, resident_bytes};
+use super::machine::{Machine, Stopwatch, resident_bytes};
 use super::report::{Against, Baseline, Cost, Figure, Goal, Lookup, Report, Row, ratio};
 use super::world::{World, mix};
 use crate::console::Console;
@@ -181,7 +181,7 @@ fn look_up(names: &BTreeMap<String, u32>, round: usize) -> Duration {
     let wanted: Vec<String> = (first..first + u64::from(LOOKUPS_PER_ROUND))
         .map(|number| format!("cluster-{:06}", mix(number) % count.max(1)))
         .collect();
-    let begin = Instant::now();
+    let begin = Stopwatch::start();
     for name in &wanted {
         black_box(names.get(black_box(name)));
     }

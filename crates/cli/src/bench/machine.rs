@@ -1,7 +1,9 @@
 //! What this runs on: a figure without its machine says nothing.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
+use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
@@ -51,6 +53,31 @@ impl Machine {
 /// The memory of this process that is really there; nothing where the system does not say.
 pub(super) fn resident_bytes() -> Option<u64> {
     line_of("/proc/self/status", "VmRSS").and_then(|line| kibibytes(&line))
+}
+
+/// How long this thread has been at work: whoever else uses the machine takes time from us, but not from this figure. Time
+/// as it passes where the system does not say.
+#[derive(Debug)]
+pub(super) struct Stopwatch {
+    begin: Instant,
+    worked: Option<Duration>,
+}
+
+impl Stopwatch {
+    pub(super) fn start() -> Stopwatch {
+        Stopwatch { begin: Instant::now(), worked: worked() }
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        match worked().zip(self.worked) {
+            Some((now, then)) => now.saturating_sub(then),
+            None => self.begin.elapsed(),
+        }
+    }
+}
+
+fn worked() -> Option<Duration> {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).ok().map(Duration::from)
 }
 
 /// What follows `key:` in a file of the system.

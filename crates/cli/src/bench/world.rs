@@ -3,13 +3,14 @@
 //! Nothing is wanted that is not there, and it stays so. A measurement is then of looking, not of whatever an operation
 //! would do, and the thousandth round finds the same world as the first.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loadline_state_machine::{
     Actor, ClusterRef, ClusterReport, Command, Entry, LogIndex, Observation, Options, Request, Sealed, Seen, Span,
     State, StrategyKind, TargetName, Time, apply,
 };
 
+use super::machine::Stopwatch;
 use crate::exit::{Exit, Failed};
 
 const SIZES: [&str; 5] = ["25cc", "50cc", "100cc", "200cc", "400cc"];
@@ -134,7 +135,7 @@ impl World {
     fn time_each(&mut self, commands: Vec<Command>) -> Result<Duration, Failed> {
         self.now = self.now + Span::from_millis(1);
         let entries: Vec<Sealed> = commands.into_iter().map(|command| self.seal(vec![command])).collect();
-        let begin = Instant::now();
+        let begin = Stopwatch::start();
         for entry in &entries {
             self.apply(entry)?;
         }
