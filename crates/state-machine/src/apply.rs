@@ -212,7 +212,7 @@ fn answer(state: &State, command: &Command, events: &[Event]) -> Answer {
             state.strategy_for(target, *kind).cloned().map(Answer::Strategy)
         }
         Command::ReportSignals { collector, clusters, .. } => {
-            Some(Answer::Reported(report::receipt(state, collector, clusters, events.is_empty())))
+            Some(Answer::Reported(report::receipt(state, collector, clusters, events)))
         }
         Command::ClaimAction { .. }
         | Command::RecordOutcome { .. }

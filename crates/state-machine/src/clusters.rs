@@ -37,6 +37,10 @@ impl Clusters {
         self.by_id.get(&id).map(Arc::as_ref)
     }
 
+    pub(crate) fn name(&self, id: ClusterId) -> Option<&str> {
+        self.by_id(id).map(|cluster| cluster.name.as_str())
+    }
+
     /// By name, from the first name after `name`, or from the beginning.
     pub(crate) fn after(&self, name: Option<&str>) -> impl Iterator<Item = &Cluster> {
         let from = name.map_or(Bound::Unbounded, Bound::Excluded);

@@ -78,7 +78,7 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
         | Event::StrategyChanged { strategy, .. }
         | Event::StrategyRestored { strategy } => {
             let names = state.clusters.after(None).map(|cluster| cluster.name.as_str());
-            state.scaling.strategies.put(strategy, names);
+            state.scaling.strategies.put(strategy, &state.sizes, names);
         }
         Event::StrategyDropped { strategy } => scaling::strategy_dropped(state, strategy),
         Event::StrategyFaulted { .. } => {}
@@ -88,7 +88,7 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
         }
         Event::CollectorHeard { collector, sequence } => scaling::collector_heard(state, collector, *sequence),
         Event::ClusterPaused { cluster, pause } => {
-            state.scaling.record_mut(*cluster).pause = Some(pause.clone());
+            state.scaling.record_mut(*cluster).pause = Some(Box::new(pause.clone()));
         }
         Event::ClusterResumed { cluster, .. } => state.scaling.record_mut(*cluster).pause = None,
         Event::DecisionMade { decision } => scaling::decision_made(state, decision),

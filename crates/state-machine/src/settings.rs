@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::decide::Moment;
 use crate::names::shortened;
 use crate::resource::check_etag;
+use crate::scaling::knobs::Knobs;
 use crate::table::{Key, Table};
 use crate::{Event, Rejection, ResourceName, Revision, RulesVersion, Span};
 
@@ -244,9 +245,19 @@ pub(crate) struct SettingRow {
     pub(crate) updated: Revision,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     rows: Table<Key, SettingRow>,
+    /// Those that every evaluation needs, so that none of them is looked up a hundred thousand times a second.
+    knobs: Knobs,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let mut settings = Self { rows: Table::new(), knobs: Knobs::default() };
+        settings.knobs = Knobs::read(&settings);
+        settings
+    }
 }
 
 impl Settings {
@@ -264,6 +275,11 @@ impl Settings {
 
     pub(crate) fn put(&mut self, name: &str, row: SettingRow) {
         self.rows.insert(name.into(), row);
+        self.knobs = Knobs::read(self);
+    }
+
+    pub(crate) fn knobs(&self) -> &Knobs {
+        &self.knobs
     }
 
     pub(crate) fn view(&self, rules: RulesVersion, name: &str) -> Option<SettingView> {

@@ -149,7 +149,7 @@ impl State {
             ResourceKind::Strategy => self.strategy(name.name.parse().ok()?).cloned().map(Resource::Strategy),
             ResourceKind::Decision => {
                 let id = name.name.parse().ok()?;
-                self.decision_by_id(id).cloned().map(Box::new).map(Resource::Decision)
+                self.decision_by_id(id).map(Box::new).map(Resource::Decision)
             }
             ResourceKind::Operation => {
                 self.operation(name.name.parse().ok()?).cloned().map(Box::new).map(Resource::Operation)

@@ -64,7 +64,7 @@ fn options(config: &Map<String, Value>) -> Options {
     let value = |value: &Value| match value {
         Value::String(text) => OptionValue::Text(text.clone()),
         Value::Bool(value) => OptionValue::Bool(*value),
-        number => OptionValue::Number(number.as_i64().expect("a number")),
+        number => OptionValue::Number(number.as_i64().expect("a whole number")),
     };
     config.iter().map(|(key, it)| (key, value(it))).collect()
 }

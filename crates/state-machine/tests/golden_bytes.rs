@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use common::{NOON, World, anonymous, create_cluster, create_size, golden_file, identified, request_id};
-use common::{restore_commands, rewriting, samples, set, write_golden_file};
+use common::{restore_commands, rewriting, samples, say_scaling, set, write_golden_file};
 use loadline_state_machine::{
     Actor, Cause, Command, DecodeError, Entry, Event, Hash, LogIndex, NodeNumber, RULES_VERSION_MAX, Receipt, Request,
     RulesVersion, Sealed, Span, State, apply, decode_caused_events, encode_caused_events, pass,
@@ -171,6 +171,103 @@ fn an_old_log_is_replayed_to_the_same_hashes_and_the_same_state() {
     results.push(("state".to_owned(), state.encode()));
     let pinned = check("replay.rules1.txt", &results);
     assert_eq!(State::decode(&pinned["state"]), Ok(state));
+}
+
+/// A cluster that is scaled up, fails, is suspended, is woken and is dropped, as it would stand in a log. The backend is
+/// played by whoever reads the state.
+fn a_scaled_life() -> Vec<Entry> {
+    let mut world = World::new();
+    let mut entries = Vec::new();
+    let mut say = |world: &mut World, text: &str| {
+        for line in text.split("; ") {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (named, plain): (Vec<&str>, Vec<&str>) = words.into_iter().partition(|word| word.contains('='));
+            let named = named.into_iter().filter_map(|word| word.split_once('=')).collect();
+            let command = say_scaling::command(&world.state, line, &plain, &named);
+            let entry = Entry { stamped_at: world.time, requests: vec![anonymous(vec![command])] };
+            let index = world.next_index();
+            apply(&mut world.state, index, &Sealed::seal(entry.clone()));
+            entries.push(entry);
+        }
+        world.pass_time(Span::from_secs(20));
+    };
+    let mut begin = vec![Command::AnnounceLeader { node: NodeNumber(1), term: 1 }, set("enable_auto_scaling", "true")];
+    begin.extend(["25cc", "50cc", "400cc"].map(|size| create_size(size, None)));
+    begin.push(create_cluster("demo"));
+    let begin = Entry { stamped_at: world.time, requests: vec![anonymous(begin)] };
+    apply(&mut world.state, LogIndex(1), &Sealed::seal(begin.clone()));
+
+    for line in [
+        "report demo: alive; create strategy burst for like d% burst_size=400cc",
+        "create strategy target_size for all size=50cc cooldown=0s; create strategy idle_suspend for demo idle_after=2m",
+        "create strategy shrink_to_fit for demo max_size=50cc dry_run=true; report demo: alive",
+        "claim next; outcome it succeeded life=i-1; report demo: replica r1_auto 50cc ready life=i-1",
+        "report demo: alive",
+        "report demo: alive; claim next; outcome it failed retryable full",
+        "report demo: alive; claim next; outcome it failed no",
+        "report demo: hydration r1_auto 1/3, crash r1_auto oom, idle 1s, metric cpu 900",
+        "pause demo later for=1m; report demo: hydration r1_auto 3/3, replica mine 25cc ready life=i-9, alive",
+        "report demo: alive; change strategy burst for like d% enabled=false",
+        "report demo: alive; resume demo; claim next; outcome it succeeded; claim next",
+        "outcome it unknown late; claim next; outcome it succeeded moved=2 left=0; claim next; outcome it succeeded",
+        "report demo: idle 10m",
+        "report demo: alive",
+        "report demo: alive; claim next; outcome it succeeded; claim next; outcome it succeeded; claim next",
+        "outcome it succeeded; report demo: idle 0s; claim next; outcome it succeeded life=i-3",
+        "report demo: replica r1_auto 50cc ready life=i-3; drop strategy target_size for all; cascade cluster demo",
+    ] {
+        say(&mut world, line);
+    }
+    entries.insert(0, begin);
+    entries
+}
+
+/// What another process, machine or release derives from the same log is the same, bit for bit.
+#[test]
+fn an_old_log_of_scaling_is_replayed_to_the_same_hashes_and_the_same_states() {
+    let life: Vec<(String, Vec<u8>)> = (1..)
+        .zip(a_scaled_life())
+        .map(|(index, entry)| (format!("entry {index}"), Sealed::seal(entry).bytes().to_vec()))
+        .collect();
+    let pinned = check("scaling_log.rules1.txt", &life);
+    let mut state = State::new();
+    let mut results = Vec::new();
+    let mut told = std::collections::BTreeSet::new();
+    for index in 1..=pinned.len() as u64 {
+        let sealed = Sealed::open(pinned[&format!("entry {index}")].clone()).expect("a pinned entry can be read");
+        let applied = apply(&mut state, LogIndex(index), &sealed);
+        let explained = state.explain("demo").map(|it| it.to_string()).unwrap_or_default();
+        assert!(applied.receipts[0].result.is_ok(), "entry {index}: {:?}\n{explained}", applied.receipts[0].result);
+        told.extend(applied.events.iter().map(Event::kind_name));
+        results.push((format!("hash {index}"), applied.hash.0.to_vec()));
+        if index % 12 == 0 {
+            results.push((format!("state {index}"), state.encode()));
+        }
+    }
+    let pinned = check("scaling_replay.rules1.txt", &results);
+    for (name, bytes) in pinned.iter().filter(|(name, _)| name.starts_with("state")) {
+        let state = State::decode(bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(state.encode(), *bytes, "{name}");
+    }
+    let expected = [
+        "ActionClaimed",
+        "ActionPlanned",
+        "ActionReturned",
+        "ActionSettled",
+        "ActionUnsure",
+        "ClusterDropped",
+        "ClusterPaused",
+        "ClusterResumed",
+        "DecisionMade",
+        "OperationAdvanced",
+        "OperationBegun",
+        "OperationEnded",
+        "SignalsReported",
+        "StrategyChanged",
+        "StrategyCreated",
+        "StrategyDropped",
+    ];
+    assert!(expected.iter().all(|kind| told.contains(kind)), "the log should have everything in it: {told:?}");
 }
 
 #[test]

@@ -160,10 +160,10 @@ fn a_sweep_gets_through_while_deadlines_and_signals_keep_coming() {
     let mut looked_at = std::collections::BTreeSet::new();
     looked_at.extend(decided(&one(&mut world, target_size(TargetName::All, "1"))));
     let mut entries = 1;
-    for sequence in 1.. {
+    for (sequence, round) in (1..).zip(1_usize..) {
         // More clusters are touched at every entry than one entry looks at.
-        let seen = Seen::Metric { name: "cpu".to_owned(), value_milli: sequence as i64 };
-        let from = (usize::try_from(sequence).unwrap() * 300) % 2_000;
+        let seen = Seen::Metric { name: "cpu".to_owned(), value_milli: i64::try_from(round).unwrap() };
+        let from = round * 300 % 2_000;
         let applied = one(&mut world, report(sequence, (from..from + 300).map(|it| name(it % 2_000)), &seen));
         looked_at.extend(decided(&applied));
         entries += 1;

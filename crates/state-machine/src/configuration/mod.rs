@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::ParseIdError;
 use crate::names::shortened;
+use crate::sizes::Sizes;
 use crate::table::Key;
 use crate::{NameProblem, Span};
 use options::{
@@ -144,6 +145,19 @@ impl Rule {
             Self::ShrinkToFit { .. } => StrategyKind::ShrinkToFit,
             Self::Burst { .. } => StrategyKind::Burst,
             Self::IdleSuspend { .. } => StrategyKind::IdleSuspend,
+        }
+    }
+
+    /// Names a size by the one copy of its name that everybody shares.
+    fn share_names(&mut self, sizes: &Sizes) {
+        let size = match self {
+            Self::TargetSize { size, .. }
+            | Self::ShrinkToFit { max_size: size, .. }
+            | Self::Burst { burst_size: size } => size,
+            Self::IdleSuspend { .. } => return,
+        };
+        if let Some(shared) = sizes.key(size) {
+            *size = shared;
         }
     }
 

@@ -91,6 +91,11 @@ impl Options {
         self.0.is_empty()
     }
 
+    /// Keeps no room for more.
+    pub(crate) fn shrink(&mut self) {
+        self.0.shrink_to_fit();
+    }
+
     fn remove(&mut self, key: &str) -> Option<OptionValue> {
         self.place(key).ok().map(|place| self.0.remove(place).1)
     }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::like::Like;
 use super::options::Options;
 use super::{Configuration, ConfigurationProblem, StrategyKind};
+use crate::sizes::Sizes;
 use crate::table::{Key, Table};
 use crate::{ClusterId, Revision, StrategyId, Time};
 
@@ -74,8 +75,12 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    fn new(strategy: Strategy) -> Self {
-        let configuration = strategy.configuration();
+    fn new(mut strategy: Strategy, sizes: &Sizes) -> Self {
+        let mut configuration = strategy.configuration();
+        if let Ok(configuration) = &mut configuration {
+            configuration.rule.share_names(sizes);
+        }
+        strategy.options.shrink();
         Self { strategy, configuration }
     }
 }
@@ -136,21 +141,27 @@ impl Strategies {
         self.by_cluster.get(&id).into_iter().flatten().flatten()
     }
 
-    /// Which strategy of each kind rules this cluster.
-    pub(crate) fn rulings(&self, id: ClusterId, name: &str) -> [Option<Ruling<'_>>; StrategyKind::COUNT] {
+    /// Which strategy of each kind rules this cluster. Its name is only asked for where there are patterns.
+    pub(crate) fn rulings<'a>(
+        &self,
+        id: ClusterId,
+        name: impl Fn() -> Option<&'a str>,
+    ) -> [Option<Ruling<'_>>; StrategyKind::COUNT] {
         let own = self.by_cluster.get(&id);
         StrategyKind::PRIORITY_ORDER.map(|kind| {
             let slot = kind.slot();
             let untied = |stored| Ruling { stored, tied_with: None };
             own.and_then(|own| own[slot].as_ref())
                 .map(untied)
-                .or_else(|| self.most_particular(slot, name))
+                .or_else(|| self.most_particular(slot, &name))
                 .or_else(|| self.all[slot].as_ref().map(untied))
         })
     }
 
-    fn most_particular(&self, slot: usize, name: &str) -> Option<Ruling<'_>> {
-        let mut matching = self.patterns[slot].iter().filter(|pattern| pattern.like.matches(name));
+    fn most_particular<'a>(&self, slot: usize, name: impl Fn() -> Option<&'a str>) -> Option<Ruling<'_>> {
+        let patterns = &self.patterns[slot];
+        let name = if patterns.is_empty() { None } else { name() }?;
+        let mut matching = patterns.iter().filter(|pattern| pattern.like.matches(name));
         let first = matching.next()?;
         let tied = matching.next().filter(|second| second.matches == first.matches);
         Some(Ruling { stored: &first.stored, tied_with: tied.map(|second| second.stored.strategy.id) })
@@ -171,9 +182,9 @@ impl Strategies {
     }
 
     /// `names` are those of all clusters, to be counted if the strategy has a pattern.
-    pub(crate) fn put<'a>(&mut self, strategy: &Strategy, names: impl Iterator<Item = &'a str>) {
+    pub(crate) fn put<'a>(&mut self, strategy: &Strategy, sizes: &Sizes, names: impl Iterator<Item = &'a str>) {
         self.remove(strategy.id);
-        let stored = Arc::new(Stored::new(strategy.clone()));
+        let stored = Arc::new(Stored::new(strategy.clone(), sizes));
         let slot = strategy.kind.slot();
         match &strategy.target {
             Target::Cluster(cluster) => {
@@ -275,14 +286,14 @@ mod tests {
 
     /// Who rules the cluster of this name, and with whom it is tied.
     fn ruling(strategies: &Strategies, name: &str) -> Option<(StrategyId, Option<StrategyId>)> {
-        let ruling = strategies.rulings(CLUSTER, name)[StrategyKind::IdleSuspend.slot()]?;
+        let ruling = strategies.rulings(CLUSTER, || Some(name))[StrategyKind::IdleSuspend.slot()]?;
         Some((ruling.stored.strategy.id, ruling.tied_with))
     }
 
     fn table(names: &[&str], targets: Vec<Target>) -> Strategies {
         let mut strategies = Strategies::default();
         for (ordinal, target) in (0..).zip(targets) {
-            strategies.put(&strategy(ordinal, target), names.iter().copied());
+            strategies.put(&strategy(ordinal, target), &Sizes::default(), names.iter().copied());
         }
         strategies
     }

@@ -13,7 +13,7 @@ use crate::strategies::chain::{Link, Said, Stage, run};
 use crate::strategies::desired::Desired;
 use crate::strategies::reason::Reason;
 use crate::strategies::{Decide, StrategyState, View};
-use crate::{Cluster, State, StrategyId};
+use crate::{ClusterId, State, StrategyId};
 
 /// What the strategies say about a cluster, and what that would take.
 #[derive(Debug)]
@@ -23,37 +23,41 @@ pub(crate) struct Assessment {
     /// Of each kind, whether a person must approve what it wants.
     pub(crate) approval: [bool; StrategyKind::COUNT],
     pub(crate) has_strategies: bool,
+    /// Something is remembered for a strategy that does not rule this cluster any more.
+    pub(crate) remembers_others: bool,
 }
 
-/// Asks the strategies. Pure: nothing is written, so a strategy that panics leaves nothing half done.
+/// Asks the strategies. `record` is what is known about the cluster. Pure: nothing is written, so a strategy that panics leaves nothing half done.
 pub(crate) fn assess(
     state: &State,
-    cluster: &Cluster,
+    cluster: ClusterId,
+    record: Option<&ClusterRecord>,
     knobs: &Knobs,
     strategies: &[Decide; StrategyKind::COUNT],
 ) -> Assessment {
     let nothing = Signals::default();
-    let record = state.scaling.record(cluster.id);
     let signals = record.map_or(&nothing, |record| &record.signals);
     let base = record.and_then(base_of);
     let replicas = base.as_deref().unwrap_or(&signals.replicas);
     let view = View { now: state.now, stale_after: knobs.stale_after, replicas, signals, sizes: &state.sizes };
 
-    let rulings = state.scaling.strategies.rulings(cluster.id, &cluster.name);
+    let rulings = state.scaling.strategies.rulings(cluster, || state.clusters.name(cluster));
     let mut approval = [false; StrategyKind::COUNT];
     let fresh = rulings.map(|ruling| ruling.map(|ruling| StrategyState::new(ruling.stored.strategy.id)));
     let mut links = Vec::with_capacity(StrategyKind::COUNT);
+    let mut remembered = record.map_or(0, |record| record.states.iter().flatten().count());
     for (ruling, fresh) in rulings.iter().zip(&fresh) {
         let (Some(ruling), Some(fresh)) = (ruling, fresh) else { continue };
         let strategy = &ruling.stored.strategy;
-        let own = record.and_then(|record| record.state_of(strategy.kind));
+        let own = record.and_then(|record| record.state_of(strategy.kind)).filter(|own| own.is_of(strategy.id));
+        remembered -= usize::from(own.is_some());
         let configuration = &ruling.stored.configuration;
         approval[strategy.kind.slot()] = configuration.as_ref().is_ok_and(|it| it.approval == Approval::Manual);
         links.push(Link {
             id: strategy.id,
             kind: strategy.kind,
             configuration,
-            state: own.filter(|own| own.is_of(strategy.id)).unwrap_or(fresh),
+            state: own.unwrap_or(fresh),
             tied_with: ruling.tied_with,
         });
     }
@@ -61,7 +65,8 @@ pub(crate) fn assess(
     let said = catch_unwind(AssertUnwindSafe(|| run(strategies, &links, view, &mut running)));
     let said = said.unwrap_or_else(|_| panicked(running, &links, view));
     let planned = difference(replicas, &said, &state.sizes);
-    Assessment { said, planned, approval, has_strategies: !links.is_empty() }
+    let (has_strategies, remembers_others) = (!links.is_empty(), remembered > 0);
+    Assessment { said, planned, approval, has_strategies, remembers_others }
 }
 
 /// A strategy panicked: what is there stays.

@@ -25,7 +25,7 @@ pub(crate) fn claim(
     attempt: u32,
 ) -> Result<Vec<Event>, Rejection> {
     require_feature(&state.settings)?;
-    let knobs = Knobs::read(&state.settings);
+    let knobs = *state.settings.knobs();
     if !knobs.acting {
         return Err(ScalingRejection::KillSwitchOff.into());
     }
@@ -82,7 +82,7 @@ pub(crate) fn record_outcome(
     }
     let error = outcome.reason().map(shortened);
     let told = |status| Action { error: error.clone().or_else(|| action.error.clone()), ..action.with(status) };
-    let attempts_max = Knobs::read(&state.settings).attempts_max;
+    let attempts_max = state.settings.knobs().attempts_max;
     match outcome {
         Outcome::Unknown { .. } => {
             let action = told(ActionStatus::Unknown { epoch, at: at.now });
@@ -195,8 +195,7 @@ fn obsolete(state: &State, at: Moment, knobs: &Knobs, operation: &Operation, act
     let pointless = is_gone(&record.signals, unit) && unit.progress != Progress::Waiting
         || unit.progress == Progress::Waiting && {
             let held = record.pause.is_some() && !operation.has_begun();
-            let cluster = state.clusters.by_id(action.cluster)?;
-            let assessment = assess(state, cluster, knobs, &STRATEGIES);
+            let assessment = assess(state, action.cluster, Some(record), knobs, &STRATEGIES);
             let wanted = assessment.planned.iter().any(|planned| planned.step == unit.planned.step);
             held || !wanted || assessment.said.fault().is_some()
         };

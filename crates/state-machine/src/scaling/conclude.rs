@@ -5,7 +5,8 @@ use super::actions::{Action, ActionStatus, Call, Report};
 use super::advance;
 use super::assess::Assessment;
 use super::brakes::{self, choose, is_waking};
-use super::decisions::{Brake, Conclusion, Decision, Held, Shadow, same_plan};
+use super::decisions::{Brake, Conclusion, Decision, Held, Shadow};
+use super::essence::Essence;
 use super::evaluate::Writer;
 use super::knobs::Knobs;
 use super::operations::{Operation, OperationKind, Unit};
@@ -37,16 +38,13 @@ pub(crate) fn conclude(
     let operation = OperationId::from(writer.revision_of(1));
     let draft = draft(record, knobs, state.now, &assessment, operation);
     let changes_at = changes_at(state, record, knobs, &assessment, &draft);
-    let last = record.decision.as_deref();
-    if last.is_none() && !assessment.has_strategies {
+    let last = record.decision.as_ref();
+    if !draft.is_news(record, &assessment) {
         return changes_at;
     }
-    let is_news = last.is_none_or(|last| !last.is_like(&assessment.said, &assessment.planned, &draft.parts()));
-    if !is_news {
-        return changes_at;
-    }
-    let suppressed_before = last
-        .is_some_and(|last| last.conclusion == Conclusion::Suppressed && same_plan(&last.planned, &assessment.planned));
+    let suppressed_before = last.is_some_and(|last| {
+        last.conclusion == Conclusion::Suppressed && last.plan == Essence::of_plan(&assessment.planned)
+    });
 
     let inputs = record.signals.clone();
     let replicas = inputs.replicas.clone();
@@ -92,8 +90,11 @@ pub(crate) fn conclude(
 }
 
 impl Draft {
-    fn parts(&self) -> (Conclusion, &[Held]) {
-        (self.conclusion, &self.brakes)
+    /// Whether it says or does anything else than the decision before. That a cluster that nobody ever decided about has no
+    /// strategy is no news either.
+    pub(crate) fn is_news(&self, record: &ClusterRecord, assessment: &Assessment) -> bool {
+        let Some(last) = &record.decision else { return assessment.has_strategies };
+        last.essence != Essence::of_draft(&assessment.said, &assessment.planned, self.conclusion, &self.brakes)
     }
 }
 

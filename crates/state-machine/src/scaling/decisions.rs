@@ -5,12 +5,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::essence::Essence;
 use super::plan::Planned;
+use crate::encoding::{Decoder, Encoder};
 use crate::signals::Signals;
-use crate::strategies::chain::{Said, Stage};
-use crate::strategies::desired::{Change, ReplicaSpec};
+use crate::strategies::chain::Stage;
+use crate::strategies::desired::ReplicaSpec;
 use crate::strategies::reason::ChangesAt;
-use crate::{ClusterId, OperationId, Revision, Span, Time};
+use crate::{Blob, ClusterId, DecodeError, OperationId, Revision, Span, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
@@ -122,6 +124,11 @@ impl Brake {
         }
     }
 
+    /// The same as the code, for those who only compare.
+    pub(crate) fn number(self) -> u64 {
+        self as u64
+    }
+
     pub fn text(self) -> &'static str {
         match self {
             Self::KillSwitch => "auto-scaling is disabled: recorded as what would have been executed",
@@ -145,53 +152,44 @@ pub struct Held {
     pub until: Option<Time>,
 }
 
+const DECISION_FORMAT: u16 = 1;
+
 impl Decision {
-    /// The same decision on other facts: nobody needs to be told again that a cluster is idle one second longer. What is
-    /// compared is what was said and done, not the numbers behind it.
-    pub(crate) fn is_like(&self, said: &Said, planned: &[Planned], drafted: &(Conclusion, &[Held])) -> bool {
-        let (conclusion, brakes) = *drafted;
-        let same_brakes = self.brakes.len() == brakes.len()
-            && self.brakes.iter().zip(brakes).all(|(one, other)| one.brake == other.brake);
-        // Beginning an operation and then seeing it under way is one story.
-        let same_conclusion = match (self.conclusion, conclusion) {
-            (Conclusion::Began(one) | Conclusion::UnderWay(one), Conclusion::UnderWay(other)) => one == other,
-            (one, other) => one == other,
-        };
-        same_conclusion
-            && same_brakes
-            && same_stages(&self.stages, &said.stages)
-            && said.desired.replicas().eq(&self.desired)
-            && same_plan(&self.planned, planned)
-            && match (&self.shadow, &said.shadow) {
-                (None, None) => true,
-                (Some(one), Some(other)) => {
-                    same_stages(&one.stages, &other.stages) && other.desired.replicas().eq(&one.desired)
-                }
-                _ => false,
-            }
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Encoder::with_format(DECISION_FORMAT);
+        out.put(self);
+        out.into_bytes()
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut from = Decoder::with_format("decision", DECISION_FORMAT, bytes)?;
+        let decision = from.take()?;
+        from.finish()?;
+        Ok(decision)
     }
 }
 
-fn same_stages(ones: &[Stage], others: &[Stage]) -> bool {
-    ones.len() == others.len()
-        && ones.iter().zip(others).all(|(one, other)| {
-            one.strategy == other.strategy
-                && one.tied_with == other.tied_with
-                && one.reason.is_like(&other.reason)
-                && same_changes(&one.changes, &other.changes)
-                && same_changes(&one.held_back, &other.held_back)
-        })
+/// The latest decision about a cluster, as the state keeps it: in bytes, because it is read when somebody asks and not
+/// at every evaluation. A hundred thousand of them as they are would take four times the memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    pub(crate) essence: Essence,
+    pub(crate) plan: Essence,
+    pub(crate) conclusion: Conclusion,
+    bytes: Blob,
 }
 
-fn same_changes(ones: &[Change], others: &[Change]) -> bool {
-    let same = |one: &Change, other: &Change| one.alteration == other.alteration && one.reason.is_like(&other.reason);
-    ones.len() == others.len() && ones.iter().zip(others).all(|(one, other)| same(one, other))
-}
+impl Kept {
+    pub(crate) fn new(decision: &Decision) -> Self {
+        Self {
+            essence: Essence::of_decision(decision),
+            plan: Essence::of_plan(&decision.planned),
+            conclusion: decision.conclusion,
+            bytes: decision.encode().into(),
+        }
+    }
 
-/// The same steps for the same kind of reason.
-pub(crate) fn same_plan(ones: &[Planned], others: &[Planned]) -> bool {
-    ones.len() == others.len()
-        && ones.iter().zip(others).all(|(one, other)| {
-            one.step == other.step && one.strategy == other.strategy && one.reason.is_like(&other.reason)
-        })
+    pub(crate) fn read(&self) -> Result<Decision, DecodeError> {
+        Decision::decode(self.bytes.as_slice())
+    }
 }

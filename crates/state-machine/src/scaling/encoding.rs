@@ -94,7 +94,7 @@ fn read_strategy(state: &mut State, strategy: &Strategy) -> Result<(), DecodeErr
     let alone = strategies.find(&strategy.target, strategy.kind).is_none();
     check(ascending && has_target && alone, || format!("strategy {} is impossible", strategy.id))?;
     let names = state.clusters.after(None).map(|cluster| cluster.name.as_str());
-    state.scaling.strategies.put(strategy, names);
+    state.scaling.strategies.put(strategy, &state.sizes, names);
     Ok(())
 }
 
@@ -107,12 +107,13 @@ fn read_collector(state: &mut State, collector: Collector) -> Result<(), DecodeE
     Ok(())
 }
 
-fn read_cluster(state: &mut State, (id, record): (ClusterId, ClusterRecord)) -> Result<(), DecodeError> {
+fn read_cluster(state: &mut State, (id, mut record): (ClusterId, ClusterRecord)) -> Result<(), DecodeError> {
+    record.signals.share_names(&state.sizes, &mut state.scaling.names);
     let ascending = state.scaling.clusters.get_max().is_none_or(|(last, _)| *last < id);
     let fits = state.clusters.by_id(id).is_some()
         && is_sorted(&record.signals)
         && record.operation.as_ref().is_none_or(|operation| operation.cluster == id)
-        && record.decision.as_ref().is_none_or(|decision| decision.cluster == id)
+        && record.decision.as_ref().is_none_or(|kept| kept.read().is_ok_and(|it| it.cluster == id))
         && record.counted.is_sorted();
     check(ascending && fits, || format!("what is known about cluster {id} is impossible"))?;
     if let Some(due) = record.due {

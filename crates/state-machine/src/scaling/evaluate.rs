@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::advance;
 use super::assess::{Assessment, assess};
-use super::conclude::conclude;
+use super::conclude::{changes_at, conclude, draft};
 use super::deadlines::Due;
 use super::knobs::Knobs;
 use super::operations::Operation;
@@ -18,7 +18,7 @@ use crate::decide::Moment;
 use crate::evolve::evolve;
 use crate::strategies::reason::ChangesAt;
 use crate::strategies::{Decide, StrategyState};
-use crate::{ClusterId, Event, Revision, Span, State};
+use crate::{ClusterId, Event, OperationId, Revision, Span, State};
 
 /// How many clusters one entry looks at. With a few microseconds for each, an entry takes about a millisecond longer.
 pub(crate) const EVALUATIONS_PER_ENTRY_MAX: usize = 256;
@@ -65,7 +65,7 @@ pub(crate) fn react(
             Concerns::AllClusters => state.scaling.sweep(),
         }
     }
-    let knobs = Knobs::read(&state.settings);
+    let knobs = *state.settings.knobs();
     if !knobs.feature {
         // Switching the feature on sweeps over everything, so nothing is missed.
         state.scaling.sweep = None;
@@ -131,30 +131,46 @@ fn choose_clusters(state: &mut State, touched: Vec<ClusterId>) -> BTreeSet<Clust
 
 /// Looks at one cluster: goes on with what is under way, begins what is wanted and allowed, and records what was decided.
 fn evaluate(writer: &mut Writer<'_>, id: ClusterId, knobs: &Knobs, strategies: &[Decide; StrategyKind::COUNT]) {
-    if writer.state.clusters.by_id(id).is_none() {
+    if let Some(changes_at) = nothing_new(writer.state, id, knobs, strategies) {
+        return schedule(writer.state, id, changes_at);
+    }
+    if !writer.state.exists(id) {
         return;
     }
     advance::expire(writer, id);
-    let Some(mut assessment) = assess_by_id(writer.state, id, knobs, strategies) else { return };
+    let mut assessment = assess(writer.state, id, writer.state.scaling.record(id), knobs, strategies);
     forget_what_is_over(writer.state, id, &assessment);
     if operation_of(writer.state, id).is_some() {
         advance::advance(writer, id, knobs, &assessment);
         if operation_of(writer.state, id).is_none() {
-            let Some(again) = assess_by_id(writer.state, id, knobs, strategies) else { return };
-            assessment = again;
+            assessment = assess(writer.state, id, writer.state.scaling.record(id), knobs, strategies);
         }
     }
     let changes_at = conclude(writer, id, knobs, assessment);
     schedule(writer.state, id, changes_at);
 }
 
-fn assess_by_id(
+/// Most looks at a cluster end here: it is as it was, and all that can change is when to look again. Finding that out takes
+/// one look into the table, which among a hundred thousand clusters is what costs.
+fn nothing_new(
     state: &State,
     id: ClusterId,
     knobs: &Knobs,
     strategies: &[Decide; StrategyKind::COUNT],
-) -> Option<Assessment> {
-    state.clusters.by_id(id).map(|cluster| assess(state, cluster, knobs, strategies))
+) -> Option<Option<ChangesAt>> {
+    let record = state.scaling.record(id)?;
+    let pause_over = record.pause.as_ref().and_then(|pause| pause.expires_at).is_some_and(|at| at <= state.now);
+    if record.operation.is_some() || !record.rejected.is_empty() || pause_over {
+        return None;
+    }
+    let assessment = assess(state, id, Some(record), knobs, strategies);
+    let draft = draft(record, knobs, state.now, &assessment, OperationId::from(Revision::default()));
+    let is_quiet = !assessment.remembers_others && !draft.is_news(record, &assessment);
+    is_quiet.then(|| {
+        let changes_at = changes_at(state, record, knobs, &assessment, &draft);
+        // Nothing to do if it is looked at early enough anyway.
+        changes_at.filter(|changes_at| record.due.is_none_or(|due| due > changes_at.at || due <= state.now))
+    })
 }
 
 fn operation_of(state: &State, id: ClusterId) -> Option<&Operation> {
@@ -164,8 +180,11 @@ fn operation_of(state: &State, id: ClusterId) -> Option<&Operation> {
 /// What a strategy remembered goes when another one, or none, rules its kind; what somebody rejected may be proposed again
 /// once it was not wanted for a while.
 fn forget_what_is_over(state: &mut State, id: ClusterId, assessment: &Assessment) {
-    let (Some(record), Some(cluster)) = (state.scaling.record(id), state.clusters.by_id(id)) else { return };
-    let rulings = state.scaling.strategies.rulings(id, &cluster.name);
+    let Some(record) = state.scaling.record(id) else { return };
+    if record.rejected.is_empty() && !assessment.remembers_others {
+        return;
+    }
+    let rulings = state.scaling.strategies.rulings(id, || state.clusters.name(id));
     let is_over =
         |slot: usize, own: &StrategyState| rulings[slot].is_none_or(|ruling| !own.is_of(ruling.stored.strategy.id));
     let over: Vec<usize> = (0..StrategyKind::COUNT)

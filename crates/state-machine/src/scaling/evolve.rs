@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::actions::{Action, ActionStatus, Call, Report};
 use super::deadlines::Due;
-use super::decisions::Conclusion;
+use super::decisions::{Conclusion, Kept};
 use super::evaluate::Concerns;
-use super::knobs::{Knobs, concerns_decisions};
+use super::knobs::concerns_decisions;
 use super::operations::{Operation, OperationEnd, Progress};
 use super::restored::RestoredKnowledge;
 use super::{ClusterRecord, Scaling};
@@ -15,7 +15,7 @@ use crate::configuration::stored::{Strategies, Strategy, Target};
 use crate::settings::{AUTO_SCALING_ACTION_RETENTION, Settings};
 use crate::signals::collectors::{COLLECTOR_FORGOTTEN_AFTER, Collector};
 use crate::signals::replica::Replica;
-use crate::signals::report::Observation;
+use crate::signals::report::{Noting, Observation};
 use crate::strategies::desired::ReplicaSpec;
 use crate::strategies::reason::Reason;
 use crate::strategies::{FailedSize, Memory, StrategyState};
@@ -33,11 +33,15 @@ pub(crate) fn signals_reported(
     observations: &[Observation],
 ) {
     collector_heard(state, collector, sequence);
-    let collector = state.scaling.collectors.key(collector);
-    let stale_after = Knobs::read(&state.settings).stale_after;
-    let (now, sizes) = (state.now, state.sizes.clone());
-    let record = state.scaling.record_mut(cluster);
-    let first = record.signals.note(&collector, observations, now, stale_after, &sizes);
+    let noting = Noting {
+        collector: state.scaling.collectors.key(collector),
+        now: state.now,
+        stale_after: state.settings.knobs().stale_after,
+        sizes: &state.sizes,
+        names: &mut state.scaling.names,
+    };
+    let record = Arc::make_mut(state.scaling.clusters.entry(cluster).or_default());
+    let first = record.signals.note(observations, noting);
     if first && record.operation.is_none() {
         // Somebody has brought the cluster back by hand: what was taken away when it was suspended is no longer missed.
         forget_suspension(record);
@@ -54,13 +58,13 @@ pub(crate) fn decision_made(state: &mut State, decision: &Decision) {
     let record = state.scaling.record_mut(decision.cluster);
     let is_pending = !matches!(decision.conclusion, Conclusion::AsWanted);
     record.pending_since = is_pending.then_some(record.pending_since.unwrap_or(decision.at));
-    record.decision = Some(Arc::new(decision.clone()));
+    record.decision = Some(Kept::new(decision));
 }
 
 pub(crate) fn action_claimed(state: &mut State, action: &Action) {
     state.scaling.actions.put(action);
     if action.call.is_counted() && state.clusters.by_id(action.cluster).is_some() {
-        let (now, window) = (state.now, Knobs::read(&state.settings).rate_window);
+        let (now, window) = (state.now, state.settings.knobs().rate_window);
         let counted = &mut state.scaling.record_mut(action.cluster).counted;
         counted.retain(|at| now.since(*at) < window);
         counted.push(now);
@@ -71,7 +75,7 @@ pub(crate) fn action_settled(state: &mut State, action: &Action, report: &Report
     // The entry at work is the one after the last that was applied.
     let index = LogIndex(state.applied.0.saturating_add(1));
     state.scaling.actions.put(action);
-    let knobs = Knobs::read(&state.settings);
+    let knobs = *state.settings.knobs();
     let now = state.now;
     let mut history = state.scaling.history.get(&action.cluster).map(|it| it.as_ref().clone()).unwrap_or_default();
     if history.rows == 0 {
@@ -174,7 +178,7 @@ fn own_state(record: &mut ClusterRecord, kind: StrategyKind, strategy: StrategyI
     if slot.as_ref().is_none_or(|state| !state.is_of(strategy)) {
         *slot = None;
     }
-    slot.get_or_insert_with(|| StrategyState::new(strategy))
+    slot.get_or_insert_with(|| Box::new(StrategyState::new(strategy)))
 }
 
 pub(crate) fn operation_put(state: &mut State, operation: &Operation) {
@@ -222,8 +226,8 @@ pub(crate) fn knowledge_restored(state: &mut State, cluster: ClusterId, knowledg
     let RestoredKnowledge { signals, states, pause } = knowledge;
     let record = state.scaling.record_mut(cluster);
     record.signals = signals.clone();
-    record.states = states.clone();
-    record.pause.clone_from(pause);
+    record.states = states.clone().map(|state| state.map(Box::new));
+    record.pause = pause.clone().map(Box::new);
 }
 
 impl Scaling {

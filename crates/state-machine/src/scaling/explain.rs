@@ -7,7 +7,6 @@ use super::actions::{Action, ActionStatus};
 use super::assess::assess;
 use super::conclude::{changes_at, draft};
 use super::decisions::{Brake, Conclusion, Decision, Held, Shadow};
-use super::knobs::Knobs;
 use super::operations::Operation;
 use super::pause::Pause;
 use super::plan::{Planned, Step, difference};
@@ -39,10 +38,10 @@ impl State {
     /// Nothing if there is no such cluster.
     pub fn explain(&self, cluster: &str) -> Option<Explanation> {
         let cluster = self.cluster(cluster)?;
-        let knobs = Knobs::read(&self.settings);
+        let knobs = *self.settings.knobs();
         let nothing = ClusterRecord::default();
         let record = self.scaling.record(cluster.id).unwrap_or(&nothing);
-        let assessment = assess(self, cluster, &knobs, &STRATEGIES);
+        let assessment = assess(self, cluster.id, Some(record), &knobs, &STRATEGIES);
         let draft = draft(record, &knobs, self.now, &assessment, OperationId::from(Revision::default()));
         let changes_at = changes_at(self, record, &knobs, &assessment, &draft);
         let replicas = &record.signals.replicas;
@@ -73,8 +72,8 @@ impl State {
         Some(Explanation {
             cluster: cluster.clone(),
             now,
-            recorded: record.decision.as_deref().cloned(),
-            pause: record.pause.clone(),
+            recorded: record.decision.as_ref().and_then(|kept| kept.read().ok()),
+            pause: record.pause.as_deref().cloned(),
             actions: live.filter_map(|action| self.action(action).cloned()).collect(),
             operation,
             pending_since: record.pending_since,

@@ -1,4 +1,4 @@
-//! The settings that scaling goes by, read once per entry.
+//! The settings that scaling goes by, read when one of them changes.
 
 use crate::settings::{
     AUTO_SCALING_ACTION_RETENTION, AUTO_SCALING_ACTION_ROWS_MAX, AUTO_SCALING_APPROVAL_EXPIRY,
@@ -8,7 +8,7 @@ use crate::settings::{
 };
 use crate::{Rejection, Span, scaling::rejection::ScalingRejection};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Knobs {
     /// The feature as a whole.
     pub(crate) feature: bool,
@@ -48,7 +48,7 @@ impl Knobs {
 /// What steers scaling is refused while the feature is off. Facts (signals, outcomes) are not: they would be missing when
 /// it is switched on.
 pub(crate) fn require_feature(settings: &Settings) -> Result<(), Rejection> {
-    if settings.flag(&ENABLE_AUTO_SCALING) { Ok(()) } else { Err(ScalingRejection::FeatureOff.into()) }
+    if settings.knobs().feature { Ok(()) } else { Err(ScalingRejection::FeatureOff.into()) }
 }
 
 /// Whether a setting of this name may change what is decided about any cluster.

@@ -6,7 +6,7 @@
 //! - [`plan`]: what lies between what is there and what is wanted. [`brakes`]: whether it may be done now.
 //! - [`operations`] and [`actions`]: what is being done. [`advance`]: the next step. [`claims`]: who takes it, and what came
 //!   of it.
-//! - [`decisions`]: the record of one evaluation. [`explain`]: the same in words. [`retention`]: how long rows are shown.
+//! - [`decisions`]: the record of one evaluation. [`essence`]: whether it is news. [`explain`]: the same in words. [`retention`]: how long rows are shown.
 //!   [`views`]: how all of it is read.
 //! - [`pause`]: holding a cluster by hand. [`removal`]: dropping one. [`restored`]: bringing back a backup.
 //! - [`what_if`]: the same brain as a pure function, with no cluster behind it.
@@ -21,6 +21,7 @@ pub(crate) mod conclude;
 pub(crate) mod deadlines;
 pub(crate) mod decisions;
 pub(crate) mod encoding;
+pub(crate) mod essence;
 pub(crate) mod evaluate;
 pub(crate) mod evolve;
 pub(crate) mod explain;
@@ -44,12 +45,13 @@ use crate::configuration::StrategyKind;
 use crate::configuration::stored::Strategies;
 use crate::signals::Signals;
 use crate::signals::collectors::Collectors;
+use crate::signals::shared::SharedNames;
 use crate::strategies::StrategyState;
 use crate::table::Table;
 use crate::{ClusterId, Time};
 use actions::Actions;
 use deadlines::{Deadlines, Due, Sweep};
-use decisions::Decision;
+use decisions::Kept;
 use operations::Operation;
 use pause::Pause;
 use plan::Step;
@@ -66,6 +68,7 @@ pub(crate) struct Scaling {
     pub(crate) history: Table<ClusterId, Arc<ActionHistory>>,
     pub(crate) deadlines: Deadlines,
     pub(crate) sweep: Option<Sweep>,
+    pub(crate) names: SharedNames,
 }
 
 /// What is known about one cluster beyond its name. A cluster that nobody has said anything about has none.
@@ -73,10 +76,10 @@ pub(crate) struct Scaling {
 pub(crate) struct ClusterRecord {
     pub(crate) signals: Signals,
     /// By [`StrategyKind::slot`].
-    pub(crate) states: [Option<StrategyState>; StrategyKind::COUNT],
-    pub(crate) decision: Option<Arc<Decision>>,
+    pub(crate) states: [Option<Box<StrategyState>>; StrategyKind::COUNT],
+    pub(crate) decision: Option<Kept>,
     pub(crate) operation: Option<Arc<Operation>>,
-    pub(crate) pause: Option<Pause>,
+    pub(crate) pause: Option<Box<Pause>>,
     /// When an operation was completed last: the cluster's cooldown counts from here.
     pub(crate) scaled_at: Option<Time>,
     /// Operations that failed since one was completed.
@@ -140,6 +143,6 @@ impl Scaling {
 
 impl ClusterRecord {
     pub(crate) fn state_of(&self, kind: StrategyKind) -> Option<&StrategyState> {
-        self.states[kind.slot()].as_ref()
+        self.states[kind.slot()].as_deref()
     }
 }

@@ -78,6 +78,9 @@ pub(crate) fn difference(actual: &[Replica], said: &Said, sizes: &Sizes) -> Vec<
 }
 
 fn difference_of(actual: &[Replica], desired: &Desired, stages: &[Stage], sizes: &Sizes) -> Vec<Planned> {
+    if !desired.is_changed() {
+        return vec![];
+    }
     let rank = |size: &str| sizes.get(size).map_or(u32::MAX, |size| size.rank);
     let there = |name: &str| actual.binary_search_by(|replica| replica.name.as_ref().cmp(name)).ok();
     let mut plan = Vec::new();

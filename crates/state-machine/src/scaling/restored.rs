@@ -63,7 +63,7 @@ fn knowledge(state: &State, backup: &State, cluster: &Cluster) -> RestoredKnowle
     let seen_last = if is_ours { state.scaling.record(cluster.id) } else { theirs };
     RestoredKnowledge {
         signals: seen_last.map(|record| record.signals.clone()).unwrap_or_default(),
-        states: theirs.map(|record| record.states.clone()).unwrap_or_default(),
-        pause: theirs.and_then(|record| record.pause.clone()),
+        states: theirs.map(|record| record.states.clone().map(|state| state.map(|it| *it))).unwrap_or_default(),
+        pause: theirs.and_then(|record| record.pause.as_deref().cloned()),
     }
 }

@@ -8,7 +8,6 @@ use super::assess::assess;
 use super::claims::first_in_turn;
 use super::conclude::draft;
 use super::decisions::{Conclusion, Decision};
-use super::knobs::Knobs;
 use super::operations::Operation;
 use super::pause::Pause;
 use super::retention::ActionHistory;
@@ -31,8 +30,13 @@ impl<'a> Standing<'a> {
     }
 
     /// The latest.
-    pub fn decision(self) -> Option<&'a Decision> {
-        self.record.decision.as_deref()
+    pub fn decision(self) -> Option<Decision> {
+        self.record.decision.as_ref().and_then(|kept| kept.read().ok())
+    }
+
+    /// What came of the latest decision.
+    pub fn conclusion(self) -> Option<Conclusion> {
+        self.record.decision.as_ref().map(|kept| kept.conclusion)
     }
 
     pub fn operation(self) -> Option<&'a Operation> {
@@ -40,7 +44,7 @@ impl<'a> Standing<'a> {
     }
 
     pub fn pause(self) -> Option<&'a Pause> {
-        self.record.pause.as_ref()
+        self.record.pause.as_deref()
     }
 
     /// What the strategy of this kind that rules the cluster remembers.
@@ -83,6 +87,11 @@ pub struct Ruled<'a> {
 }
 
 impl State {
+    /// Whether there is a cluster of this id. One that anything is known about is looked up once, not twice.
+    pub(crate) fn exists(&self, cluster: ClusterId) -> bool {
+        self.scaling.record(cluster).is_some() || self.clusters.by_id(cluster).is_some()
+    }
+
     /// Nothing if nobody has said anything about this cluster yet.
     pub fn standing(&self, cluster: ClusterId) -> Option<Standing<'_>> {
         self.scaling.record(cluster).map(|record| Standing { record })
@@ -117,14 +126,13 @@ impl State {
 
     /// The strategies that rule this cluster, in the order in which they run.
     pub fn ruling(&self, cluster: ClusterId) -> Vec<Ruled<'_>> {
-        let Some(cluster) = self.cluster_by_id(cluster) else { return vec![] };
-        let rulings = self.scaling.strategies.rulings(cluster.id, &cluster.name);
+        let rulings = self.scaling.strategies.rulings(cluster, || self.clusters.name(cluster));
         let ruled = rulings.into_iter().flatten();
         ruled.map(|it| Ruled { strategy: &it.stored.strategy, tied_with: it.tied_with }).collect()
     }
 
     /// The latest decision about this cluster.
-    pub fn decision_by_id(&self, cluster: ClusterId) -> Option<&Decision> {
+    pub fn decision_by_id(&self, cluster: ClusterId) -> Option<Decision> {
         self.standing(cluster)?.decision()
     }
 
@@ -153,7 +161,7 @@ impl State {
     /// The actions that could be claimed right now, the oldest first: those whose turn it is. One whose outcome is not known,
     /// or that an earlier leader claimed, is to be read back first.
     pub fn claimable_actions(&self) -> impl Iterator<Item = &Action> {
-        let knobs = Knobs::read(&self.settings);
+        let knobs = *self.settings.knobs();
         let epoch = self.epoch();
         self.actions().filter(move |action| {
             let free = match action.status {
@@ -184,25 +192,27 @@ impl State {
 
     /// Whether the row of a settled action is still to be shown.
     pub fn shows_action(&self, cluster: ClusterId, index: LogIndex, settled_at: Time) -> bool {
-        let retention = Knobs::read(&self.settings).retention;
+        let retention = self.settings.knobs().retention;
         self.action_history(cluster).is_some_and(|it| it.shows(index, settled_at, self.now, retention))
     }
 
     /// What would come of looking at this cluster now. Nothing is written and nothing copied, so it costs what one
     /// evaluation costs.
     pub fn would_conclude(&self, cluster: ClusterId) -> Option<Conclusion> {
-        let cluster = self.cluster_by_id(cluster)?;
-        let knobs = Knobs::read(&self.settings);
         let nothing = ClusterRecord::default();
-        let record = self.scaling.record(cluster.id).unwrap_or(&nothing);
-        let assessment = assess(self, cluster, &knobs, &STRATEGIES);
-        let next = OperationId::from(Revision::default());
-        Some(draft(record, &knobs, self.now, &assessment, next).conclusion)
+        let record = match self.scaling.record(cluster) {
+            Some(record) => record,
+            None => self.clusters.by_id(cluster).map(|_| &nothing)?,
+        };
+        let assessment = assess(self, cluster, Some(record), self.settings.knobs(), &STRATEGIES);
+        let draft = draft(record, self.settings.knobs(), self.now, &assessment, OperationId::from(Revision::default()));
+        std::hint::black_box(draft.is_news(record, &assessment));
+        Some(draft.conclusion)
     }
 
     /// Clusters wait to be looked at: the next entry, if only a tick, should come soon.
     pub fn evaluations_wait(&self) -> bool {
-        let knobs = Knobs::read(&self.settings);
+        let knobs = *self.settings.knobs();
         knobs.feature && (self.scaling.sweep.is_some() || self.scaling.deadlines.first_due(self.now).is_some())
     }
 }

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use super::decisions::{Brake, Conclusion, Decision, Held, Shadow};
-use super::knobs::Knobs;
 use super::plan::{Planned, difference};
 use crate::configuration::options::Options;
 use crate::configuration::{Configuration, ConfigurationProblem, StrategyKind};
@@ -132,7 +131,7 @@ pub fn plan(input: &PlanInput) -> Result<PlanOutput, PlanError> {
         }
     }
 
-    let knobs = Knobs::read(&read_settings(&input.settings)?);
+    let knobs = *read_settings(&input.settings)?.knobs();
     let stale_after = knobs.stale_after;
     let view = View { now, stale_after, replicas: &signals.replicas, signals: &signals, sizes: &sizes };
     let links: Vec<Link<'_>> = strategies

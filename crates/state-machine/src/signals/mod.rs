@@ -3,19 +3,22 @@
 //! - Here: what is kept, and how fresh it is.
 //! - [`replica`]: what is known about one replica.
 //! - [`report`]: how collectors tell us, and how what they tell is written down.
-//! - [`collectors`]: the collectors themselves, and how far each has been heard.
+//! - [`collectors`]: the collectors themselves, and how far each has been heard. [`shared`]: names that many use.
 //!
 //! A collector tells how long ago something was, never when: its clock is not ours. What is kept is our own time of it.
 
 pub(crate) mod collectors;
 pub(crate) mod replica;
 pub(crate) mod report;
+pub(crate) mod shared;
 
 use serde::{Deserialize, Serialize};
 
+use crate::sizes::Sizes;
 use crate::table::Key;
 use crate::{Span, Time};
 use replica::Replica;
+use shared::SharedNames;
 
 /// Everything that collectors have said about one cluster, as far as it still matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,10 +98,50 @@ impl Freshness {
     }
 }
 
+/// A cluster has a handful of each, and there are a hundred thousand clusters: room for more is not kept ready.
+pub(crate) fn insert_exactly<T>(all: &mut Vec<T>, place: usize, one: T) {
+    all.reserve_exact(1);
+    all.insert(place, one);
+}
+
+/// Mostly there are one or two, and mostly the name is the very one that the replica has: then it need not be read.
+pub(crate) fn find_replica<'a>(replicas: &'a [Replica], name: &str) -> Option<&'a Replica> {
+    const FEW: usize = 8;
+    if replicas.len() <= FEW
+        && let Some(same) = replicas.iter().find(|replica| std::ptr::eq::<str>(&*replica.name, name))
+    {
+        return Some(same);
+    }
+    let place = replicas.binary_search_by(|replica| replica.name.as_ref().cmp(name)).ok()?;
+    replicas.get(place)
+}
+
 impl Signals {
+    /// Shares every name that others have as well: what was read from a snapshot has its own copy of each.
+    pub(crate) fn share_names(&mut self, sizes: &Sizes, names: &mut SharedNames) {
+        for replica in &mut self.replicas {
+            replica.name = names.key(&replica.name);
+            if let Some(size) = sizes.key(&replica.size) {
+                replica.size = size;
+            }
+            if let Some(hydration) = &mut replica.hydration {
+                hydration.collector = names.key(&hydration.collector);
+            }
+        }
+        for metric in &mut self.metrics {
+            metric.name = names.key(&metric.name);
+            metric.collector = names.key(&metric.collector);
+        }
+        for heard in &mut self.collectors {
+            heard.collector = names.key(&heard.collector);
+        }
+        if let Some(activity) = &mut self.activity {
+            activity.collector = names.key(&activity.collector);
+        }
+    }
+
     pub fn replica(&self, name: &str) -> Option<&Replica> {
-        let place = self.replicas.binary_search_by(|replica| replica.name.as_ref().cmp(name)).ok()?;
-        self.replicas.get(place)
+        find_replica(&self.replicas, name)
     }
 
     pub(crate) fn replica_mut(&mut self, name: &str) -> Option<&mut Replica> {
@@ -109,7 +152,7 @@ impl Signals {
     pub(crate) fn put_replica(&mut self, replica: Replica) {
         match self.replicas.binary_search_by(|known| known.name.cmp(&replica.name)) {
             Ok(place) => self.replicas[place] = replica,
-            Err(place) => self.replicas.insert(place, replica),
+            Err(place) => insert_exactly(&mut self.replicas, place, replica),
         }
     }
 

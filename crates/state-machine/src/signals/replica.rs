@@ -27,7 +27,7 @@ pub struct Replica {
     pub hydration: Option<Hydration>,
     /// The oldest first.
     pub crashes: Vec<Crash>,
-    pub notice: Option<Notice>,
+    pub notice: Option<Box<Notice>>,
 }
 
 /// How many of its objects a replica has ready. One without a status counts as not ready, so `hydrated` never leaves it out

@@ -6,7 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::replica::{Crash, Hydration, Notice, NoticeKind, Replica};
-use super::{Activity, Gone, Heard, Metric, Signals};
+use super::shared::SharedNames;
+use super::{Activity, Gone, Heard, Metric, Signals, insert_exactly};
 use crate::names::{check_name, check_range, shortened};
 use crate::scaling::rejection::ScalingRejection;
 use crate::sizes::Sizes;
@@ -146,20 +147,23 @@ pub(crate) fn report(
 pub(crate) fn find(state: &State, cluster: &ClusterRef) -> Option<ClusterId> {
     match cluster {
         ClusterRef::Name(name) => state.cluster(name).map(|cluster| cluster.id),
-        ClusterRef::Id(id) => state.cluster_by_id(*id).map(|cluster| cluster.id),
+        ClusterRef::Id(id) => state.exists(*id).then_some(*id),
     }
 }
 
 /// What to answer after the report was decided.
-pub(crate) fn receipt(state: &State, collector: &str, clusters: &[ClusterReport], repeated: bool) -> ReportReceipt {
+pub(crate) fn receipt(state: &State, collector: &str, clusters: &[ClusterReport], events: &[Event]) -> ReportReceipt {
     const UNKNOWN_LISTED_MAX: usize = 20;
-    let unknown = clusters.iter().filter(|report| find(state, &report.cluster).is_none());
+    // One event for each cluster that exists; if there are as many as clusters, none needs to be looked for.
+    let all_known = events.len() == clusters.len() && !matches!(events, [Event::CollectorHeard { .. }]);
+    let some = if all_known { &[] } else { clusters };
+    let unknown = some.iter().filter(|report| find(state, &report.cluster).is_none());
     let shown = |cluster: &ClusterRef| match cluster {
         ClusterRef::Name(name) => shortened(name),
         ClusterRef::Id(id) => id.to_string(),
     };
     ReportReceipt {
-        repeated,
+        repeated: events.is_empty(),
         sequence: state.scaling.collectors.get(collector).map_or(0, |known| known.sequence),
         unknown: unknown.map(|report| shown(&report.cluster)).take(UNKNOWN_LISTED_MAX).collect(),
     }
@@ -214,29 +218,38 @@ fn trimmed(observation: &Observation) -> Observation {
     observation
 }
 
+impl Noting<'_> {
+    fn size(&self, size: &str) -> Key {
+        self.sizes.key(size).unwrap_or_else(|| size.into())
+    }
+}
+
+/// Around what a collector saw.
+#[derive(Debug)]
+pub(crate) struct Noting<'a> {
+    pub(crate) collector: Key,
+    pub(crate) now: Time,
+    pub(crate) stale_after: Span,
+    pub(crate) sizes: &'a Sizes,
+    pub(crate) names: &'a mut SharedNames,
+}
+
 impl Signals {
-    /// Writes down what a collector saw. `collector` is the shared name. True: a cluster without replicas got its first.
-    pub(crate) fn note(
-        &mut self,
-        collector: &Key,
-        observations: &[Observation],
-        now: Time,
-        stale_after: Span,
-        sizes: &Sizes,
-    ) -> bool {
+    /// Writes down what a collector saw. True: a cluster without replicas got its first.
+    pub(crate) fn note(&mut self, observations: &[Observation], mut noting: Noting<'_>) -> bool {
         let was_empty = self.replicas.is_empty();
         let mut latest = None;
         let mut confirmed = None;
         for observation in observations {
-            let as_of = now.before(observation.age);
+            let as_of = noting.now.before(observation.age);
             latest = latest.max(Some(as_of));
             if observation.seen == Seen::Alive {
                 confirmed = confirmed.max(Some(as_of));
             }
-            self.note_one(collector, as_of, &observation.seen, stale_after, now, sizes);
+            self.note_one(as_of, &observation.seen, &mut noting);
         }
         if let Some(as_of) = latest {
-            self.hear(collector, as_of, confirmed);
+            self.hear(&noting.collector, as_of, confirmed);
         }
         was_empty && !self.replicas.is_empty()
     }
@@ -249,7 +262,11 @@ impl Signals {
                 heard.confirmed_at = heard.confirmed_at.max(confirmed_at);
             }
             Err(place) => {
-                self.collectors.insert(place, Heard { collector: Key::clone(collector), at, confirmed_at });
+                insert_exactly(
+                    &mut self.collectors,
+                    place,
+                    Heard { collector: Key::clone(collector), at, confirmed_at },
+                );
                 if self.collectors.len() > COLLECTORS_PER_CLUSTER_MAX {
                     let oldest = self.collectors.iter().map(|heard| heard.at).min();
                     if let Some(place) = self.collectors.iter().position(|heard| Some(heard.at) == oldest) {
@@ -260,13 +277,13 @@ impl Signals {
         }
     }
 
-    fn note_one(&mut self, collector: &Key, as_of: Time, seen: &Seen, stale_after: Span, now: Time, sizes: &Sizes) {
+    fn note_one(&mut self, as_of: Time, seen: &Seen, noting: &mut Noting<'_>) {
+        let collector = &noting.collector;
         match seen {
             Seen::Alive => {}
-            Seen::Activity { idle_for } => self.note_activity(collector, as_of, *idle_for, now, stale_after),
+            Seen::Activity { idle_for } => self.note_activity(as_of, *idle_for, noting),
             Seen::Replica { name, size, incarnation, ready } => {
-                let size = sizes.key(size).unwrap_or_else(|| size.as_str().into());
-                self.note_replica(as_of, name, size, incarnation.as_deref(), *ready);
+                self.note_replica(as_of, name, size, incarnation.as_deref(), *ready, noting);
             }
             Seen::ReplicaGone { name, incarnation } => self.note_gone(as_of, name, incarnation.as_deref()),
             Seen::Hydration { replica, total, hydrated } => {
@@ -289,13 +306,14 @@ impl Signals {
                 let Some(replica) = self.replica_mut(replica) else { return };
                 if replica.since <= as_of {
                     let gone_at = gone_in.map(|span| as_of + span);
-                    replica.notice = Some(Notice { kind: *kind, given_at: as_of, gone_at });
+                    replica.notice = Some(Box::new(Notice { kind: *kind, given_at: as_of, gone_at }));
                 }
             }
         }
     }
 
-    fn note_activity(&mut self, collector: &Key, as_of: Time, idle_for: Option<Span>, now: Time, stale_after: Span) {
+    fn note_activity(&mut self, as_of: Time, idle_for: Option<Span>, noting: &Noting<'_>) {
+        let Noting { collector, now, stale_after, .. } = noting;
         let last_at = idle_for.map(|idle_for| as_of.before(idle_for));
         let Some(known) = &self.activity else {
             let none_since = as_of;
@@ -304,7 +322,7 @@ impl Signals {
         };
         // Nobody looked for a while, so that nobody was seen since then is not known.
         let watched =
-            self.freshness(&known.collector, known.as_of, now, stale_after).is_fresh() && known.last_at.is_none();
+            self.freshness(&known.collector, known.as_of, *now, *stale_after).is_fresh() && known.last_at.is_none();
         let activity = Activity {
             // What one collector did not see, another may have.
             last_at: known.last_at.max(last_at),
@@ -315,7 +333,15 @@ impl Signals {
         self.activity = Some(activity);
     }
 
-    fn note_replica(&mut self, as_of: Time, name: &str, size: Key, incarnation: Option<&str>, ready: bool) {
+    fn note_replica(
+        &mut self,
+        as_of: Time,
+        name: &str,
+        size: &str,
+        incarnation: Option<&str>,
+        ready: bool,
+        noting: &mut Noting<'_>,
+    ) {
         // Seen before it went: an old sight must not bring a dropped replica back.
         if self.gone.iter().any(|gone| gone.name.as_ref() == name && as_of <= gone.at) {
             return;
@@ -329,7 +355,9 @@ impl Signals {
                 if as_of >= known.seen_at {
                     known.seen_at = as_of;
                     known.ready = ready;
-                    known.size = size;
+                    if known.size.as_ref() != size {
+                        known.size = noting.size(size);
+                    }
                     known.incarnation = known.incarnation.take().or_else(|| incarnation.map(Key::from));
                 }
                 return;
@@ -340,7 +368,8 @@ impl Signals {
         } else if self.replicas.len() >= REPLICAS_MAX {
             return;
         }
-        let mut replica = Replica::new(name.into(), size, incarnation.map(Key::from), as_of);
+        let (name, size) = (noting.names.key(name), noting.size(size));
+        let mut replica = Replica::new(name, size, incarnation.map(Key::from), as_of);
         replica.ready = ready;
         self.put_replica(replica);
     }
@@ -360,7 +389,8 @@ impl Signals {
     pub(crate) fn forget_replica(&mut self, name: &str, at: Time) {
         self.remove_replica(name);
         self.gone.retain(|gone| gone.name.as_ref() != name);
-        self.gone.push(Gone { name: name.into(), at });
+        let last = self.gone.len();
+        insert_exactly(&mut self.gone, last, Gone { name: name.into(), at });
         if self.gone.len() > GONE_KEPT_MAX {
             self.gone.remove(0);
         }
@@ -377,7 +407,7 @@ impl Signals {
             }
             Err(place) if self.metrics.len() < METRICS_MAX => {
                 let collector = Key::clone(collector);
-                self.metrics.insert(place, Metric { name: name.into(), value_milli, as_of, collector });
+                insert_exactly(&mut self.metrics, place, Metric { name: name.into(), value_milli, as_of, collector });
             }
             Err(_) => {}
         }

@@ -141,6 +141,11 @@ impl Desired {
         self.changes.push(Change { alteration: Alteration::Removed(wanted.replica), reason });
     }
 
+    /// Whether any strategy did anything.
+    pub(crate) fn is_changed(&self) -> bool {
+        !self.removed.is_empty() || self.has_additions()
+    }
+
     /// Whether a strategy wants something that is not there.
     pub(crate) fn has_additions(&self) -> bool {
         self.wanted.iter().any(|wanted| wanted.by.is_some())

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::configuration::{Configuration, StrategyKind};
 use crate::signals::replica::{CrashCount, Replica};
-use crate::signals::{Freshness, Signals};
+use crate::signals::{Freshness, Signals, find_replica};
 use crate::sizes::Sizes;
 use crate::table::Key;
 use crate::{Span, StrategyId, Time};
@@ -60,8 +60,7 @@ pub(crate) enum Hydrated {
 
 impl View<'_> {
     pub(crate) fn replica(&self, name: &str) -> Option<&Replica> {
-        let place = self.replicas.binary_search_by(|replica| replica.name.as_ref().cmp(name)).ok()?;
-        self.replicas.get(place)
+        find_replica(self.replicas, name)
     }
 
     /// Whether the replica of this name is hydrated. One that is wanted but not there, or that a live collector says nothing

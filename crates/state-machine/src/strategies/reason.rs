@@ -144,7 +144,16 @@ impl Reason {
 
     /// Stable, for programs.
     pub fn code(&self) -> &'static str {
-        let place = match self {
+        Self::CODES[self.place()].0
+    }
+
+    /// The same as the code, for those who only compare.
+    pub(crate) fn number(&self) -> u64 {
+        self.place() as u64
+    }
+
+    fn place(&self) -> usize {
+        match self {
             Self::Disabled => 0,
             Self::BadConfiguration(_) => 1,
             Self::InCooldown { .. } => 2,
@@ -176,8 +185,7 @@ impl Reason {
             Self::UnderNotice { .. } => 28,
             Self::Panicked => 29,
             Self::Overran { .. } => 30,
-        };
-        Self::CODES[place].0
+        }
     }
 
     /// The same reason with other facts: the idle time went on, one more object is hydrated.

@@ -119,7 +119,7 @@ fn signals() -> Signals {
         seen_at: NOON,
         hydration: Some(Hydration { total: 3, hydrated: 2, as_of: NOON, collector: "watcher".into() }),
         crashes: vec![Crash { at: NOON, count: 2, oom_count: 1, reason: "killed".into() }],
-        notice: Some(Notice { kind: NoticeKind::Spot, given_at: NOON, gone_at: None }),
+        notice: Some(Box::new(Notice { kind: NoticeKind::Spot, given_at: NOON, gone_at: None })),
     };
     Signals {
         replicas: vec![replica],

@@ -81,6 +81,7 @@ conversations! {
     a_cooldown_counts_from_the_end_of_an_operation,
     a_failed_action_is_tried_again_and_starts_no_cooldown,
     a_failed_drain_uncordons_the_replica,
+    a_further_try_waits_for_the_rate_limit,
     a_later_strategy_starts_its_own_cooldown_and_no_other,
     a_leader_is_announced_before_it_acts,
     a_node_number_is_given_once,
