@@ -37,6 +37,10 @@ impl Clusters {
         self.by_id.get(&id).map(Arc::as_ref)
     }
 
+    pub(crate) fn id(&self, name: &str) -> Option<ClusterId> {
+        self.by_name.get(name).copied()
+    }
+
     pub(crate) fn name(&self, id: ClusterId) -> Option<&str> {
         self.by_id(id).map(|cluster| cluster.name.as_str())
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for file in fs::read_dir(folder).expect("the folder of the sources can be read") {
-        let path = file.expect("an entry of a folder can be read").path();
+    for file in fs::read_dir(folder).expect("the sources are there") {
+        let path = file.expect("a file has a name").path();
         if path.is_dir() {
             found.extend(sources(&path));
         } else {

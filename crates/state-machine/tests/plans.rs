@@ -152,11 +152,12 @@ fn input_that_makes_no_sense_is_refused_with_the_field() {
     check(|input| input.sizes.push("25cc".to_owned()), "sizes[3].name");
     check(|input| input.replicas.push(replica("main", "25cc")), "cluster.replicas[1].name");
     let hydration = PlanHydration { total: 1, hydrated: 2 };
-    check(|input| drop(input.hydration.insert("main".to_owned(), hydration)), "signals.hydration.main.hydrated");
-    check(|input| drop(input.hydration.insert("other".to_owned(), hydration)), "signals.hydration.other");
+    let hydrated = |name: &str| BTreeMap::from([(name.to_owned(), hydration)]);
+    check(|input| input.hydration = hydrated("main"), "signals.hydration.main.hydrated");
+    check(|input| input.hydration = hydrated("other"), "signals.hydration.other");
     let crashes = PlanCrashes { total: 1, oom: 0 };
-    check(|input| drop(input.crashes.insert("other".to_owned(), crashes)), "signals.crashes.other");
-    check(|input| drop(input.settings.insert("colour".to_owned(), "red".to_owned())), "settings.colour");
+    check(|input| input.crashes.extend([("other".to_owned(), crashes)]), "signals.crashes.other");
+    check(|input| input.settings.extend([("colour".to_owned(), "red".to_owned())]), "settings.colour");
     let window = ("auto_scaling_rate_window".to_owned(), "5".to_owned());
-    check(|input| drop(input.settings.insert(window.0, window.1)), "settings.auto_scaling_rate_window");
+    check(|input| input.settings.extend([window]), "settings.auto_scaling_rate_window");
 }

@@ -36,7 +36,7 @@ pub(super) fn rows(
             rest.map(|it| (it.id.to_string(), shown(it))).collect()
         }
         ResourceKind::Decision => {
-            let decided = |id: ClusterId| state.decision_by_id(id).cloned().map(Box::new);
+            let decided = |id: ClusterId| state.decision_by_id(id).map(Box::new);
             let shown = |it| resource(&domain::Resource::Decision(it), state);
             let rest = state.clusters_after(after);
             rest.filter_map(|it| Some((it.name.clone(), shown(decided(it.id)?)))).take(count).collect()

@@ -145,7 +145,7 @@ impl ScalingService {
         if found.is_empty() {
             // The journal of this node may begin later than the decision that still counts.
             let latest = state.clusters_after(None).filter_map(|cluster| state.decision_by_id(cluster.id));
-            found.extend(latest.filter(|decision| matches(decision)).cloned());
+            found.extend(latest.filter(|decision| matches(decision)));
         }
         let count = found.len();
         match (found.pop(), count) {
@@ -236,7 +236,7 @@ fn of_cluster(state: &State, kind: ResourceKind, cluster: ClusterId) -> Vec<(Str
             state.ruling(cluster).into_iter().map(|ruled| Kept::Strategy(ruled.strategy.clone())).collect()
         }
         ResourceKind::Decision => {
-            state.decision_by_id(cluster).cloned().map(|it| Kept::Decision(Box::new(it))).into_iter().collect()
+            state.decision_by_id(cluster).map(|it| Kept::Decision(Box::new(it))).into_iter().collect()
         }
         ResourceKind::Operation => {
             let operation = state.standing(cluster).and_then(|standing| standing.operation());

@@ -146,7 +146,7 @@ pub(crate) fn report(
 
 pub(crate) fn find(state: &State, cluster: &ClusterRef) -> Option<ClusterId> {
     match cluster {
-        ClusterRef::Name(name) => state.cluster(name).map(|cluster| cluster.id),
+        ClusterRef::Name(name) => state.clusters.id(name),
         ClusterRef::Id(id) => state.exists(*id).then_some(*id),
     }
 }
