@@ -9,7 +9,7 @@ use crate::decide::Moment;
 use crate::names::check_name;
 use crate::resource::check_etag;
 use crate::table::{Key, Table};
-use crate::{ClusterId, Event, Field, Rejection, ResourceName, Revision, Time};
+use crate::{ClusterId, Event, Field, Hash, Rejection, ResourceName, Revision, Time};
 
 /// A group of compute that is scaled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,12 +25,28 @@ pub struct Cluster {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clusters {
     by_id: Table<ClusterId, Arc<Cluster>>,
+    /// To list them.
     by_name: Table<Key, ClusterId>,
+    /// To find one: comparing names takes a visit to each of them, and most signals name a cluster.
+    by_hash: Table<NameHash, ClusterId>,
+}
+
+/// Enough of a cryptographic hash that no two names share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct NameHash(u128);
+
+impl NameHash {
+    fn of(name: &str) -> Self {
+        let Hash(bytes) = Hash::of(name.as_bytes());
+        let mut half = [0; 16];
+        half.copy_from_slice(&bytes[..16]);
+        Self(u128::from_le_bytes(half))
+    }
 }
 
 impl Clusters {
     pub(crate) fn get(&self, name: &str) -> Option<&Cluster> {
-        self.by_id(*self.by_name.get(name)?)
+        self.by_id(self.id(name)?)
     }
 
     pub(crate) fn by_id(&self, id: ClusterId) -> Option<&Cluster> {
@@ -38,7 +54,7 @@ impl Clusters {
     }
 
     pub(crate) fn id(&self, name: &str) -> Option<ClusterId> {
-        self.by_name.get(name).copied()
+        self.by_hash.get(&NameHash::of(name)).copied()
     }
 
     pub(crate) fn name(&self, id: ClusterId) -> Option<&str> {
@@ -64,12 +80,14 @@ impl Clusters {
     pub(crate) fn put(&mut self, cluster: &Cluster) {
         self.remove(cluster.id);
         self.by_name.insert(cluster.name.as_str().into(), cluster.id);
+        self.by_hash.insert(NameHash::of(&cluster.name), cluster.id);
         self.by_id.insert(cluster.id, Arc::new(cluster.clone()));
     }
 
     pub(crate) fn remove(&mut self, id: ClusterId) {
         if let Some(cluster) = self.by_id.remove(&id) {
             self.by_name.remove(cluster.name.as_str());
+            self.by_hash.remove(&NameHash::of(&cluster.name));
         }
     }
 

@@ -77,8 +77,7 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
         Event::StrategyCreated { strategy }
         | Event::StrategyChanged { strategy, .. }
         | Event::StrategyRestored { strategy } => {
-            let names = state.clusters.after(None).map(|cluster| cluster.name.as_str());
-            state.scaling.strategies.put(strategy, &state.sizes, names);
+            scaling::strategy_put(state, strategy);
         }
         Event::StrategyDropped { strategy } => scaling::strategy_dropped(state, strategy),
         Event::StrategyFaulted { .. } => {}

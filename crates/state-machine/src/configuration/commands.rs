@@ -2,7 +2,7 @@
 
 use super::like::Like;
 use super::options::{CONFIG_VERSION, CONFIG_VERSION_KEY, OptionValue, Options, option_definition, option_definitions};
-use super::stored::{Stored, Strategy, Target, TargetName};
+use super::stored::{Strategy, Target, TargetName};
 use super::{ConfigurationProblem, StrategyKind};
 use crate::decide::Moment;
 use crate::names::shortened;
@@ -43,8 +43,8 @@ pub(crate) fn create(
 ) -> Result<Vec<Event>, Rejection> {
     let target = resolve(state, target)?;
     if let Some(taken) = state.scaling.strategies.find(&target, kind) {
-        let resource = ResourceName::strategy(taken.strategy.id);
-        let etag = taken.strategy.updated;
+        let resource = ResourceName::strategy(taken.id);
+        let etag = taken.updated;
         return if if_not_exists {
             Ok(vec![])
         } else {
@@ -88,7 +88,7 @@ pub(crate) fn change(
     kind: StrategyKind,
     changes: &Changes<'_>,
 ) -> Result<Vec<Event>, Rejection> {
-    let before = &existing(state, target, kind)?.strategy;
+    let before = existing(state, target, kind)?;
     check_etag(|| ResourceName::strategy(before.id), changes.etag, Some(before.updated))?;
     if let Some(option) = changes.reset.iter().find(|name| option_definition(kind, name).is_none()) {
         let problem = ConfigurationProblem::UnknownOption { option: shortened(option) };
@@ -123,9 +123,9 @@ pub(crate) fn drop(
             Ok(vec![])
         }
         Err(rejection) => Err(rejection),
-        Ok(stored) => {
-            check_etag(|| ResourceName::strategy(stored.strategy.id), etag, Some(stored.strategy.updated))?;
-            Ok(vec![Event::StrategyDropped { strategy: stored.strategy.clone() }])
+        Ok(strategy) => {
+            check_etag(|| ResourceName::strategy(strategy.id), etag, Some(strategy.updated))?;
+            Ok(vec![Event::StrategyDropped { strategy: strategy.clone() }])
         }
     }
 }
@@ -135,7 +135,7 @@ pub(crate) fn drop_all(state: &State, target: &TargetName) -> Result<Vec<Event>,
     let target = resolve(state, target)?;
     let found =
         StrategyKind::PRIORITY_ORDER.into_iter().filter_map(|kind| state.scaling.strategies.find(&target, kind));
-    Ok(found.map(|stored| Event::StrategyDropped { strategy: stored.strategy.clone() }).collect())
+    Ok(found.map(|strategy| Event::StrategyDropped { strategy: strategy.clone() }).collect())
 }
 
 fn resolve(state: &State, target: &TargetName) -> Result<Target, Rejection> {
@@ -157,10 +157,10 @@ fn resolve(state: &State, target: &TargetName) -> Result<Target, Rejection> {
     }
 }
 
-fn existing<'a>(state: &'a State, target: &TargetName, kind: StrategyKind) -> Result<&'a Stored, Rejection> {
+fn existing<'a>(state: &'a State, target: &TargetName, kind: StrategyKind) -> Result<&'a Strategy, Rejection> {
     let found = state.scaling.strategies.find(&resolve(state, target)?, kind);
     let missing = || ScalingRejection::StrategyNotFound { target: shortened(&target.to_string()), kind };
-    Ok(found.ok_or_else(missing)?.as_ref())
+    Ok(found.ok_or_else(missing)?)
 }
 
 /// Brings options to the current version and makes them say so, and tells which version they were of if it was another.
@@ -233,13 +233,12 @@ fn check_overlap(state: &State, kind: StrategyKind, pattern: &str) -> Result<(),
     let matching: Vec<&str> =
         state.clusters_after(None).map(|cluster| cluster.name.as_str()).filter(|name| like.matches(name)).collect();
     let matches = matching.len() as u64;
-    for (other, other_like, other_matches) in strategies.patterns(kind) {
+    for (other, other_pattern, other_like, other_matches) in strategies.patterns(kind) {
         let shared = matching.iter().find(|name| other_like.matches(name));
-        if let (true, Some(cluster), Target::Pattern(other_pattern)) = (other_matches == matches, shared, &other.target)
-        {
+        if let (true, Some(cluster)) = (other_matches == matches, shared) {
             return Err(ScalingRejection::AmbiguousPattern {
                 pattern: pattern.to_owned(),
-                other: other.id,
+                other,
                 other_pattern: other_pattern.to_string(),
                 matches,
                 cluster: (*cluster).to_owned(),

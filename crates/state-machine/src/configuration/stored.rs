@@ -67,90 +67,100 @@ impl Strategy {
     }
 }
 
-/// A strategy with its options understood once, not at every evaluation.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Stored {
-    pub(crate) strategy: Strategy,
+/// What an evaluation needs of a strategy: its options understood once, and nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ruler {
+    pub(crate) id: StrategyId,
+    pub(crate) kind: StrategyKind,
     pub(crate) configuration: Result<Configuration, ConfigurationProblem>,
 }
 
-impl Stored {
-    fn new(mut strategy: Strategy, sizes: &Sizes) -> Self {
+impl Ruler {
+    fn new(strategy: &Strategy, sizes: &Sizes) -> Self {
         let mut configuration = strategy.configuration();
         if let Ok(configuration) = &mut configuration {
             configuration.rule.share_names(sizes);
         }
-        strategy.options.shrink();
-        Self { strategy, configuration }
+        Self { id: strategy.id, kind: strategy.kind, configuration }
     }
 }
 
+/// One of each kind, side by side: whoever looks at a cluster looks at all four.
+pub(crate) type Rulers = [Option<Ruler>; StrategyKind::COUNT];
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
-    stored: Arc<Stored>,
+    ruler: Ruler,
+    pattern: Key,
     like: Like,
     /// How many clusters it matches: the fewer, the more particular.
     matches: u64,
 }
 
-type Slots = [Option<Arc<Stored>>; StrategyKind::COUNT];
-
 /// The strategy that rules a cluster, of one kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ruling<'a> {
-    pub(crate) stored: &'a Arc<Stored>,
+    pub(crate) ruler: &'a Ruler,
     /// A pattern that matches this cluster and as many clusters as the one that rules. The older one rules.
     pub(crate) tied_with: Option<StrategyId>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Strategies {
-    by_id: Table<StrategyId, Arc<Stored>>,
-    by_cluster: Table<ClusterId, Slots>,
-    all: Slots,
+    by_id: Table<StrategyId, Arc<Strategy>>,
+    by_cluster: Table<ClusterId, Arc<Rulers>>,
+    all: Rulers,
     /// Of each kind, the most particular first, and of two equal ones the older.
     patterns: [Arc<Vec<Pattern>>; StrategyKind::COUNT],
 }
 
 impl Strategies {
     /// By age.
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Stored>> {
-        self.by_id.values()
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Strategy> {
+        self.by_id.values().map(Arc::as_ref)
     }
 
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    pub(crate) fn get(&self, id: StrategyId) -> Option<&Arc<Stored>> {
-        self.by_id.get(&id)
+    pub(crate) fn get(&self, id: StrategyId) -> Option<&Strategy> {
+        self.by_id.get(&id).map(Arc::as_ref)
     }
 
-    pub(crate) fn find(&self, target: &Target, kind: StrategyKind) -> Option<&Arc<Stored>> {
-        match target {
-            Target::Cluster(id) => self.by_cluster.get(id)?[kind.slot()].as_ref(),
-            Target::All => self.all[kind.slot()].as_ref(),
-            Target::Pattern(_) => {
-                self.patterns[kind.slot()].iter().map(|it| &it.stored).find(|it| it.strategy.target == *target)
+    pub(crate) fn find(&self, target: &Target, kind: StrategyKind) -> Option<&Strategy> {
+        let slot = kind.slot();
+        let ruler = match target {
+            Target::Cluster(id) => self.by_cluster.get(id)?[slot].as_ref(),
+            Target::All => self.all[slot].as_ref(),
+            Target::Pattern(pattern) => {
+                self.patterns[slot].iter().find(|it| it.pattern == *pattern).map(|it| &it.ruler)
             }
-        }
+        };
+        self.get(ruler?.id)
     }
 
     /// Those that name this very cluster.
-    pub(crate) fn of_cluster(&self, id: ClusterId) -> impl Iterator<Item = &Arc<Stored>> {
-        self.by_cluster.get(&id).into_iter().flatten().flatten()
+    pub(crate) fn own(&self, id: ClusterId) -> Option<&Arc<Rulers>> {
+        self.by_cluster.get(&id)
     }
 
-    /// Which strategy of each kind rules this cluster. Its name is only asked for where there are patterns.
-    pub(crate) fn rulings<'a>(
-        &self,
-        id: ClusterId,
-        name: impl Fn() -> Option<&'a str>,
-    ) -> [Option<Ruling<'_>>; StrategyKind::COUNT] {
-        let own = self.by_cluster.get(&id);
+    /// Those that name this very cluster.
+    pub(crate) fn of_cluster(&self, id: ClusterId) -> impl Iterator<Item = &Strategy> {
+        let own = self.own(id).into_iter().flat_map(|own| own.iter().flatten());
+        own.filter_map(|ruler| self.get(ruler.id))
+    }
+
+    /// Which strategy of each kind rules a cluster whose own ones these are. Its name is only asked for where there are
+    /// patterns.
+    pub(crate) fn rulings<'s, 'n>(
+        &'s self,
+        own: Option<&'s Rulers>,
+        name: impl Fn() -> Option<&'n str>,
+    ) -> [Option<Ruling<'s>>; StrategyKind::COUNT] {
         StrategyKind::PRIORITY_ORDER.map(|kind| {
             let slot = kind.slot();
-            let untied = |stored| Ruling { stored, tied_with: None };
+            let untied = |ruler| Ruling { ruler, tied_with: None };
             own.and_then(|own| own[slot].as_ref())
                 .map(untied)
                 .or_else(|| self.most_particular(slot, &name))
@@ -158,18 +168,18 @@ impl Strategies {
         })
     }
 
-    fn most_particular<'a>(&self, slot: usize, name: impl Fn() -> Option<&'a str>) -> Option<Ruling<'_>> {
+    fn most_particular<'n>(&self, slot: usize, name: impl Fn() -> Option<&'n str>) -> Option<Ruling<'_>> {
         let patterns = &self.patterns[slot];
         let name = if patterns.is_empty() { None } else { name() }?;
         let mut matching = patterns.iter().filter(|pattern| pattern.like.matches(name));
         let first = matching.next()?;
         let tied = matching.next().filter(|second| second.matches == first.matches);
-        Some(Ruling { stored: &first.stored, tied_with: tied.map(|second| second.stored.strategy.id) })
+        Some(Ruling { ruler: &first.ruler, tied_with: tied.map(|second| second.ruler.id) })
     }
 
     /// The patterns of one kind: whose each is, and how many clusters it matches.
-    pub(crate) fn patterns(&self, kind: StrategyKind) -> impl Iterator<Item = (&Strategy, &Like, u64)> {
-        self.patterns[kind.slot()].iter().map(|it| (&it.stored.strategy, &it.like, it.matches))
+    pub(crate) fn patterns(&self, kind: StrategyKind) -> impl Iterator<Item = (StrategyId, &Key, &Like, u64)> {
+        self.patterns[kind.slot()].iter().map(|it| (it.ruler.id, &it.pattern, &it.like, it.matches))
     }
 
     pub(crate) fn pattern_count(&self) -> usize {
@@ -178,50 +188,51 @@ impl Strategies {
 
     /// How many clusters the pattern of this strategy matches; nothing if it has none.
     pub(crate) fn matches(&self, strategy: &Strategy) -> Option<u64> {
-        self.patterns(strategy.kind).find(|(known, ..)| known.id == strategy.id).map(|(.., matches)| matches)
+        self.patterns(strategy.kind).find(|(id, ..)| *id == strategy.id).map(|(.., matches)| matches)
     }
 
     /// `names` are those of all clusters, to be counted if the strategy has a pattern.
     pub(crate) fn put<'a>(&mut self, strategy: &Strategy, sizes: &Sizes, names: impl Iterator<Item = &'a str>) {
         self.remove(strategy.id);
-        let stored = Arc::new(Stored::new(strategy.clone(), sizes));
+        let ruler = Ruler::new(strategy, sizes);
         let slot = strategy.kind.slot();
         match &strategy.target {
             Target::Cluster(cluster) => {
-                let mut slots = self.by_cluster.get(cluster).cloned().unwrap_or_default();
-                slots[slot] = Some(Arc::clone(&stored));
-                self.by_cluster.insert(*cluster, slots);
+                let own = Arc::make_mut(self.by_cluster.entry(*cluster).or_default());
+                own[slot] = Some(ruler);
             }
-            Target::All => self.all[slot] = Some(Arc::clone(&stored)),
+            Target::All => self.all[slot] = Some(ruler),
             Target::Pattern(pattern) => {
                 // What cannot be understood was never let in; it would match nothing.
                 if let Some(like) = Like::new(pattern) {
                     let matches = names.filter(|name| like.matches(name)).count() as u64;
                     let patterns = Arc::make_mut(&mut self.patterns[slot]);
-                    patterns.push(Pattern { stored: Arc::clone(&stored), like, matches });
+                    patterns.push(Pattern { ruler, pattern: Key::clone(pattern), like, matches });
                     sort(patterns);
                 }
             }
         }
-        self.by_id.insert(strategy.id, stored);
+        let mut strategy = strategy.clone();
+        strategy.options.shrink();
+        self.by_id.insert(strategy.id, Arc::new(strategy));
     }
 
     pub(crate) fn remove(&mut self, id: StrategyId) {
-        let Some(stored) = self.by_id.remove(&id) else { return };
-        let slot = stored.strategy.kind.slot();
-        match &stored.strategy.target {
+        let Some(strategy) = self.by_id.remove(&id) else { return };
+        let slot = strategy.kind.slot();
+        match &strategy.target {
             Target::Cluster(cluster) => {
-                if let Some(mut slots) = self.by_cluster.get(cluster).cloned() {
-                    slots[slot] = None;
-                    match slots.iter().all(Option::is_none) {
-                        true => self.by_cluster.remove(cluster),
-                        false => self.by_cluster.insert(*cluster, slots),
-                    };
+                if let Some(own) = self.by_cluster.get_mut(cluster) {
+                    let own = Arc::make_mut(own);
+                    own[slot] = None;
+                    if own.iter().all(Option::is_none) {
+                        self.by_cluster.remove(cluster);
+                    }
                 }
             }
             Target::All => self.all[slot] = None,
             Target::Pattern(_) => {
-                Arc::make_mut(&mut self.patterns[slot]).retain(|pattern| pattern.stored.strategy.id != id);
+                Arc::make_mut(&mut self.patterns[slot]).retain(|pattern| pattern.ruler.id != id);
             }
         }
     }
@@ -251,11 +262,11 @@ impl Strategies {
 /// Who comes before whom, and who is tied with the next.
 fn standing(patterns: &[Pattern]) -> Vec<(StrategyId, bool)> {
     let next = patterns.iter().skip(1).map(|next| next.matches).map(Some).chain([None]);
-    patterns.iter().zip(next).map(|(it, next)| (it.stored.strategy.id, Some(it.matches) == next)).collect()
+    patterns.iter().zip(next).map(|(it, next)| (it.ruler.id, Some(it.matches) == next)).collect()
 }
 
 fn sort(patterns: &mut [Pattern]) {
-    patterns.sort_by_key(|pattern| (pattern.matches, pattern.stored.strategy.id));
+    patterns.sort_by_key(|pattern| (pattern.matches, pattern.ruler.id));
 }
 
 #[cfg(test)]
@@ -286,8 +297,9 @@ mod tests {
 
     /// Who rules the cluster of this name, and with whom it is tied.
     fn ruling(strategies: &Strategies, name: &str) -> Option<(StrategyId, Option<StrategyId>)> {
-        let ruling = strategies.rulings(CLUSTER, || Some(name))[StrategyKind::IdleSuspend.slot()]?;
-        Some((ruling.stored.strategy.id, ruling.tied_with))
+        let own = strategies.own(CLUSTER).map(Arc::as_ref);
+        let ruling = strategies.rulings(own, || Some(name))[StrategyKind::IdleSuspend.slot()]?;
+        Some((ruling.ruler.id, ruling.tied_with))
     }
 
     fn table(names: &[&str], targets: Vec<Target>) -> Strategies {

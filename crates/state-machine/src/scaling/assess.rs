@@ -6,6 +6,7 @@ use super::ClusterRecord;
 use super::knobs::Knobs;
 use super::operations::Progress;
 use super::plan::{Planned, difference};
+use crate::configuration::stored::Ruler;
 use crate::configuration::{Approval, StrategyKind};
 use crate::signals::Signals;
 use crate::signals::replica::Replica;
@@ -41,21 +42,21 @@ pub(crate) fn assess(
     let replicas = base.as_deref().unwrap_or(&signals.replicas);
     let view = View { now: state.now, stale_after: knobs.stale_after, replicas, signals, sizes: &state.sizes };
 
-    let rulings = state.scaling.strategies.rulings(cluster, || state.clusters.name(cluster));
+    let own = record.and_then(|record| record.own.as_deref());
+    let rulings = state.scaling.strategies.rulings(own, || state.clusters.name(cluster));
     let mut approval = [false; StrategyKind::COUNT];
-    let fresh = rulings.map(|ruling| ruling.map(|ruling| StrategyState::new(ruling.stored.strategy.id)));
+    let fresh = rulings.map(|ruling| ruling.map(|ruling| StrategyState::new(ruling.ruler.id)));
     let mut links = Vec::with_capacity(StrategyKind::COUNT);
     let mut remembered = record.map_or(0, |record| record.states.iter().flatten().count());
     for (ruling, fresh) in rulings.iter().zip(&fresh) {
         let (Some(ruling), Some(fresh)) = (ruling, fresh) else { continue };
-        let strategy = &ruling.stored.strategy;
-        let own = record.and_then(|record| record.state_of(strategy.kind)).filter(|own| own.is_of(strategy.id));
+        let Ruler { id, kind, configuration } = ruling.ruler;
+        let own = record.and_then(|record| record.state_of(*kind)).filter(|own| own.is_of(*id));
         remembered -= usize::from(own.is_some());
-        let configuration = &ruling.stored.configuration;
-        approval[strategy.kind.slot()] = configuration.as_ref().is_ok_and(|it| it.approval == Approval::Manual);
+        approval[kind.slot()] = configuration.as_ref().is_ok_and(|it| it.approval == Approval::Manual);
         links.push(Link {
-            id: strategy.id,
-            kind: strategy.kind,
+            id: *id,
+            kind: *kind,
             configuration,
             state: own.unwrap_or(fresh),
             tied_with: ruling.tied_with,

@@ -40,8 +40,8 @@ pub(crate) fn write(state: &State, out: &mut Encoder) {
     if head != Head::default() {
         row(out, table::HEAD, &head);
     }
-    for stored in scaling.strategies.iter() {
-        row(out, table::STRATEGY, &stored.strategy);
+    for strategy in scaling.strategies.iter() {
+        row(out, table::STRATEGY, strategy);
     }
     for collector in scaling.collectors.iter() {
         row(out, table::COLLECTOR, collector);
@@ -85,7 +85,7 @@ fn read_head(state: &mut State, head: &Head) -> Result<(), DecodeError> {
 
 fn read_strategy(state: &mut State, strategy: &Strategy) -> Result<(), DecodeError> {
     let strategies = &state.scaling.strategies;
-    let ascending = strategies.iter().next_back().is_none_or(|last| last.strategy.id < strategy.id);
+    let ascending = strategies.iter().next_back().is_none_or(|last| last.id < strategy.id);
     let has_target = match &strategy.target {
         Target::Cluster(id) => state.clusters.by_id(*id).is_some(),
         Target::Pattern(pattern) => Like::new(pattern).is_some(),
@@ -109,6 +109,7 @@ fn read_collector(state: &mut State, collector: Collector) -> Result<(), DecodeE
 
 fn read_cluster(state: &mut State, (id, mut record): (ClusterId, ClusterRecord)) -> Result<(), DecodeError> {
     record.signals.share_names(&state.sizes, &mut state.scaling.names);
+    record.own = state.scaling.strategies.own(id).cloned();
     let ascending = state.scaling.clusters.get_max().is_none_or(|(last, _)| *last < id);
     let fits = state.clusters.by_id(id).is_some()
         && is_sorted(&record.signals)

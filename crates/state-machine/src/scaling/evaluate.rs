@@ -184,9 +184,8 @@ fn forget_what_is_over(state: &mut State, id: ClusterId, assessment: &Assessment
     if record.rejected.is_empty() && !assessment.remembers_others {
         return;
     }
-    let rulings = state.scaling.strategies.rulings(id, || state.clusters.name(id));
-    let is_over =
-        |slot: usize, own: &StrategyState| rulings[slot].is_none_or(|ruling| !own.is_of(ruling.stored.strategy.id));
+    let rulings = state.scaling.strategies.rulings(record.own.as_deref(), || state.clusters.name(id));
+    let is_over = |slot: usize, own: &StrategyState| rulings[slot].is_none_or(|ruling| !own.is_of(ruling.ruler.id));
     let over: Vec<usize> = (0..StrategyKind::COUNT)
         .filter(|slot| record.states[*slot].as_ref().is_some_and(|own| is_over(*slot, own)))
         .collect();

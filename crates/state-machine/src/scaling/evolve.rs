@@ -212,8 +212,23 @@ pub(crate) fn operation_ended(state: &mut State, operation: &Operation, end: Ope
     }
 }
 
+pub(crate) fn strategy_put(state: &mut State, strategy: &Strategy) {
+    let names = state.clusters.after(None).map(|cluster| cluster.name.as_str());
+    state.scaling.strategies.put(strategy, &state.sizes, names);
+    point_to_own(state, strategy);
+}
+
+/// A cluster knows the strategies that name it.
+fn point_to_own(state: &mut State, strategy: &Strategy) {
+    if let Target::Cluster(cluster) = strategy.target {
+        let own = state.scaling.strategies.own(cluster).cloned();
+        state.scaling.record_mut(cluster).own = own;
+    }
+}
+
 pub(crate) fn strategy_dropped(state: &mut State, strategy: &Strategy) {
     state.scaling.strategies.remove(strategy.id);
+    point_to_own(state, strategy);
     // What it remembered about other clusters goes when they are looked at next: there may be very many.
     if let Target::Cluster(cluster) = strategy.target
         && state.scaling.record(cluster).is_some_and(|record| record.state_of(strategy.kind).is_some())

@@ -42,7 +42,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::configuration::StrategyKind;
-use crate::configuration::stored::Strategies;
+use crate::configuration::stored::{Rulers, Strategies};
 use crate::signals::Signals;
 use crate::signals::collectors::Collectors;
 use crate::signals::shared::SharedNames;
@@ -92,6 +92,9 @@ pub(crate) struct ClusterRecord {
     /// Since when something has been wanted that is not there.
     pub(crate) pending_since: Option<Time>,
     pub(crate) due: Option<Time>,
+    /// The strategies that name this cluster, so that a look at it finds them here. They are in the table of strategies.
+    #[serde(skip)]
+    pub(crate) own: Option<Arc<Rulers>>,
 }
 
 impl Scaling {

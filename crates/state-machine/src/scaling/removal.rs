@@ -49,7 +49,7 @@ pub(crate) fn drop_cluster(
         events.push(Event::OperationEnded { operation: operation.clone(), end });
     }
     let own = state.scaling.strategies.of_cluster(cluster.id);
-    events.extend(own.map(|stored| Event::StrategyDropped { strategy: stored.strategy.clone() }));
+    events.extend(own.map(|strategy| Event::StrategyDropped { strategy: strategy.clone() }));
     events.extend(dropped);
     Ok(events)
 }

@@ -38,14 +38,14 @@ pub(crate) fn endings(state: &State, backup: &State, at: Moment, events: &mut Ve
         let end = OperationEnd::Failed(FailureReason::Restored);
         events.push(Event::OperationEnded { operation: operation.clone(), end });
     }
-    let gone = state.scaling.strategies.iter().filter(|ours| backup.scaling.strategies.get(ours.strategy.id).is_none());
-    events.extend(gone.map(|ours| Event::StrategyDropped { strategy: ours.strategy.clone() }));
+    let gone = state.scaling.strategies.iter().filter(|ours| backup.scaling.strategies.get(ours.id).is_none());
+    events.extend(gone.map(|ours| Event::StrategyDropped { strategy: ours.clone() }));
 }
 
 /// What comes in after the clusters of the backup are there.
 pub(crate) fn beginnings(state: &State, backup: &State, at: Moment, events: &mut Vec<Event>) {
-    for stored in backup.scaling.strategies.iter() {
-        let strategy = Strategy { updated: at.revision_of(events.len()), ..stored.strategy.clone() };
+    for strategy in backup.scaling.strategies.iter() {
+        let strategy = Strategy { updated: at.revision_of(events.len()), ..strategy.clone() };
         events.push(Event::StrategyRestored { strategy });
     }
     for cluster in backup.clusters.after(None) {

@@ -99,11 +99,11 @@ impl State {
 
     /// By age.
     pub fn strategies(&self) -> impl Iterator<Item = &Strategy> {
-        self.scaling.strategies.iter().map(|stored| &stored.strategy)
+        self.scaling.strategies.iter()
     }
 
     pub fn strategy(&self, id: StrategyId) -> Option<&Strategy> {
-        self.scaling.strategies.get(id).map(|stored| &stored.strategy)
+        self.scaling.strategies.get(id)
     }
 
     pub fn strategy_for(&self, target: &TargetName, kind: StrategyKind) -> Option<&Strategy> {
@@ -112,7 +112,7 @@ impl State {
             TargetName::Pattern(pattern) => Target::Pattern(pattern.as_str().into()),
             TargetName::All => Target::All,
         };
-        self.scaling.strategies.find(&target, kind).map(|stored| &stored.strategy)
+        self.scaling.strategies.find(&target, kind)
     }
 
     pub fn strategy_count(&self) -> usize {
@@ -126,9 +126,10 @@ impl State {
 
     /// The strategies that rule this cluster, in the order in which they run.
     pub fn ruling(&self, cluster: ClusterId) -> Vec<Ruled<'_>> {
-        let rulings = self.scaling.strategies.rulings(cluster, || self.clusters.name(cluster));
-        let ruled = rulings.into_iter().flatten();
-        ruled.map(|it| Ruled { strategy: &it.stored.strategy, tied_with: it.tied_with }).collect()
+        let strategies = &self.scaling.strategies;
+        let own = strategies.own(cluster).map(Arc::as_ref);
+        let ruled = strategies.rulings(own, || self.clusters.name(cluster)).into_iter().flatten();
+        ruled.filter_map(|it| Some(Ruled { strategy: self.strategy(it.ruler.id)?, tied_with: it.tied_with })).collect()
     }
 
     /// The latest decision about this cluster.
