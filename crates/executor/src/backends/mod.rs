@@ -1,0 +1,5 @@
+//! The backends there are, each in a place of its own. What they have in common is the trait, [`crate::Backend`], and the suite
+//! that every one of them runs, `crate::conformance`.
+
+#[cfg(feature = "testing")]
+pub mod scripted;

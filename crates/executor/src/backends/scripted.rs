@@ -1,0 +1,1 @@
+//! A backend in memory that can lie.
