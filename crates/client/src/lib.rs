@@ -6,7 +6,8 @@
 //!
 //! - [`client`](Client): connecting, options, and the one loop that every call goes through (`call.rs`)
 //! - `admin.rs`: sizes, clusters, settings, transactions
-//! - `scaling.rs`: strategies, decisions, operations, actions, pauses, signals
+//! - `scaling.rs`: strategies, decisions, operations, actions, pauses, one report of signals
+//! - [`SignalStream`]: reports of a collector, recorded once each across nodes
 //! - [`Watch`]: changes from a revision on, with no gap and no repeat across nodes
 //! - `status.rs`: every node's own view, with state hashes taken at one index so that they can be compared
 //! - `operator.rs`: peers, leadership, snapshots
@@ -22,6 +23,7 @@ mod error;
 mod operator;
 mod request_id;
 mod scaling;
+mod signals;
 mod status;
 mod watch;
 
@@ -32,5 +34,6 @@ pub use error::{Error, FieldViolation, Refusal};
 pub use loadline_api::v1;
 pub use operator::SnapshotPart;
 pub use scaling::{ScalingWrite, Scope};
+pub use signals::{Acknowledged, Numbering, SignalOptions, SignalStream, Tally};
 pub use status::NodeReport;
 pub use watch::{Watch, WatchEvent, WatchOptions};

@@ -168,7 +168,7 @@ impl FakeNode {
 }
 
 /// Passes bytes on until it is cut.
-async fn wire(listener: TcpListener, to: SocketAddr, cut: broadcast::Sender<()>) {
+pub async fn wire(listener: TcpListener, to: SocketAddr, cut: broadcast::Sender<()>) {
     while let Ok((mut near, _)) = listener.accept().await {
         let mut cut = cut.subscribe();
         tokio::spawn(async move {
