@@ -3,3 +3,8 @@
 
 #[cfg(feature = "testing")]
 pub mod scripted;
+pub mod settings;
+#[cfg(any(feature = "sql", feature = "webhook"))]
+mod tls;
+#[cfg(feature = "webhook")]
+pub mod webhook;

@@ -32,15 +32,27 @@ pub(super) fn client(ca_file: Option<&Path>) -> Result<ClientConfig, ConfigError
     if roots.is_empty() {
         return Err(wrong(match ca_file {
             Some(path) => format!("{} has no certificate in it", path.display()),
-            None => "this machine has no certificate authorities that it trusts: install ca-certificates, or name a PEM \
+            None => {
+                "this machine has no certificate authorities that it trusts: install ca-certificates, or name a PEM \
                      file here"
-                .to_owned(),
+                    .to_owned()
+            }
         }));
     }
+    with_roots(roots)
+}
+
+/// For clients that only ever speak without encryption, and have to be given something.
+#[cfg(feature = "webhook")]
+pub(super) fn trusting_nobody() -> Result<ClientConfig, ConfigError> {
+    with_roots(RootCertStore::empty())
+}
+
+fn with_roots(roots: RootCertStore) -> Result<ClientConfig, ConfigError> {
     // Named here and not taken from the process: whichever library comes first would otherwise choose for everybody.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let versions = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(format!("no TLS version can be used: {error}")))?;
+        .map_err(|error| ConfigError::new("ca_file", format!("no TLS version can be used: {error}")))?;
     Ok(versions.with_root_certificates(roots).with_no_client_auth())
 }

@@ -46,14 +46,14 @@ pub enum SignatureError {
     Mismatch,
 }
 
-/// What a receiver does: one signature by one secret that it knows is enough.
+/// What a receiver does: one signature by one secret that it knows is enough. Returns the time at which it was signed.
 pub fn verify(
     header: &str,
     body: &[u8],
     secrets: &[Secret],
     now_unix_seconds: u64,
     tolerance: Duration,
-) -> Result<(), SignatureError> {
+) -> Result<u64, SignatureError> {
     let mut signed_at = None;
     let mut signatures = Vec::new();
     for part in header.split(',') {
@@ -78,7 +78,7 @@ pub fn verify(
     if apart_seconds > tolerance.as_secs() {
         return Err(SignatureError::FarInTime { apart_seconds });
     }
-    Ok(())
+    Ok(signed_at)
 }
 
 fn keyed(secret: &Secret, unix_seconds: u64, body: &[u8]) -> Hmac<Sha256> {
@@ -113,9 +113,9 @@ mod tests {
             let known: Vec<Secret> = known.iter().map(|secret| Secret::new(*secret)).collect();
             verify(&header, body, &known, now, TOLERANCE)
         };
-        assert_eq!(check(&["the old secret"], 1_000, body), Ok(()));
-        assert_eq!(check(&["the new secret"], 1_300, body), Ok(()));
-        assert_eq!(check(&["a third one", "the new secret"], 1_000, body), Ok(()));
+        assert_eq!(check(&["the old secret"], 1_000, body), Ok(1_000));
+        assert_eq!(check(&["the new secret"], 1_300, body), Ok(1_000));
+        assert_eq!(check(&["a third one", "the new secret"], 1_000, body), Ok(1_000));
         assert_eq!(check(&["a third one"], 1_000, body), Err(SignatureError::Mismatch));
         assert_eq!(check(&["the new secret"], 1_000, b"{ }"), Err(SignatureError::Mismatch));
         assert_eq!(check(&["the new secret"], 1_301, body), Err(SignatureError::FarInTime { apart_seconds: 301 }));
