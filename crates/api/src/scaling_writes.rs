@@ -11,62 +11,26 @@ use loadline_state_machine::{
 };
 
 use crate::fields::{self, Findings, Invalid};
-use crate::v1;
+use crate::v1::{self, change::Change};
 use crate::writes::Write;
 
 const OPTION_VERSION: &str = "config_version";
 
 impl Write {
     pub fn create_strategy(request: v1::CreateStrategyRequest) -> Result<Write, Invalid> {
-        let mut findings = Findings::default();
-        let command = match request.strategy {
-            None => {
-                findings.add("strategy".to_owned(), "is required: the strategy to create");
-                None
-            }
-            Some(strategy) => {
-                let target = findings.take(target("strategy.target", strategy.target));
-                let kind = findings.take(kind("strategy.type", &strategy.r#type));
-                target.zip(kind).map(|(target, kind)| Command::CreateStrategy {
-                    target,
-                    kind,
-                    options: options(kind, &strategy.options),
-                    if_not_exists: request.allow_existing,
-                    unchecked: false,
-                })
-            }
-        };
-        Write::one(request.options, command, "strategy.", &[("name", "target.cluster")], findings)
+        Write::single(request.options.clone(), Change::CreateStrategy(request))
     }
 
     pub fn update_strategy(request: v1::UpdateStrategyRequest) -> Result<Write, Invalid> {
-        let mut findings = Findings::default();
-        let target = findings.take(target("target", request.target));
-        let kind = findings.take(kind("type", &request.r#type));
-        let etag = findings.take(fields::etag("etag", &request.etag));
-        let command = target.zip(kind).zip(etag).map(|((target, kind), etag)| Command::ChangeStrategy {
-            target,
-            kind,
-            options: options(kind, &request.set),
-            reset: request.reset.iter().map(|name| key(kind, name)).collect(),
-            etag,
-            unchecked: false,
-        });
-        Write::one(request.options, command, "", &[("options", "set"), ("name", "target.cluster")], findings)
+        Write::single(request.options.clone(), Change::UpdateStrategy(request))
     }
 
     pub fn delete_strategy(request: v1::DeleteStrategyRequest) -> Result<Write, Invalid> {
-        let mut findings = Findings::default();
-        let target = findings.take(target("target", request.target));
-        let kind = findings.take(kind("type", &request.r#type));
-        let etag = findings.take(fields::etag("etag", &request.etag));
-        let command = target.zip(kind).zip(etag).map(|((target, kind), etag)| Command::DropStrategy {
-            target,
-            kind,
-            etag,
-            allow_missing: request.allow_missing,
-        });
-        Write::one(request.options, command, "", &[("name", "target.cluster")], findings)
+        Write::single(request.options.clone(), Change::DeleteStrategy(request))
+    }
+
+    pub fn delete_strategies(request: v1::DeleteStrategiesRequest) -> Result<Write, Invalid> {
+        Write::single(request.options.clone(), Change::DeleteStrategies(request))
     }
 
     pub fn pause_cluster(request: v1::PauseClusterRequest) -> Result<Write, Invalid> {
@@ -94,6 +58,57 @@ impl Write {
         let command = action.map(|action: ActionId| Command::RejectAction { action, reason: request.reason });
         Write::one(request.options, command, "", &[], findings)
     }
+}
+
+/// `step` is where the request stands in a transaction, as in `changes[2].create_strategy.`; empty for a call of its own.
+pub(crate) fn create_strategy(
+    request: v1::CreateStrategyRequest,
+    step: &str,
+    findings: &mut Findings,
+) -> Option<Command> {
+    let Some(strategy) = request.strategy else {
+        findings.add(format!("{step}strategy"), "is required: the strategy to create");
+        return None;
+    };
+    let target = findings.take(target(&format!("{step}strategy.target"), strategy.target));
+    let kind = findings.take(kind(&format!("{step}strategy.type"), &strategy.r#type));
+    let (target, kind) = target.zip(kind)?;
+    let options = options(kind, &strategy.options);
+    Some(Command::CreateStrategy { target, kind, options, if_not_exists: request.allow_existing, unchecked: false })
+}
+
+pub(crate) fn update_strategy(
+    request: v1::UpdateStrategyRequest,
+    step: &str,
+    findings: &mut Findings,
+) -> Option<Command> {
+    let target = findings.take(target(&format!("{step}target"), request.target));
+    let kind = findings.take(kind(&format!("{step}type"), &request.r#type));
+    let etag = findings.take(fields::etag(&format!("{step}etag"), &request.etag));
+    let ((target, kind), etag) = target.zip(kind).zip(etag)?;
+    let reset = request.reset.iter().map(|name| key(kind, name)).collect();
+    Some(Command::ChangeStrategy { target, kind, options: options(kind, &request.set), reset, etag, unchecked: false })
+}
+
+pub(crate) fn delete_strategy(
+    request: v1::DeleteStrategyRequest,
+    step: &str,
+    findings: &mut Findings,
+) -> Option<Command> {
+    let target = findings.take(target(&format!("{step}target"), request.target));
+    let kind = findings.take(kind(&format!("{step}type"), &request.r#type));
+    let etag = findings.take(fields::etag(&format!("{step}etag"), &request.etag));
+    let ((target, kind), etag) = target.zip(kind).zip(etag)?;
+    Some(Command::DropStrategy { target, kind, etag, allow_missing: request.allow_missing })
+}
+
+pub(crate) fn delete_strategies(
+    request: v1::DeleteStrategiesRequest,
+    step: &str,
+    findings: &mut Findings,
+) -> Option<Command> {
+    let target = findings.take(target(&format!("{step}target"), request.target))?;
+    Some(Command::DropStrategies { target })
 }
 
 /// An id such as `a412.3`.
@@ -187,7 +202,7 @@ mod tests {
         let request = v1::UpdateStrategyRequest { etag: "x".to_owned(), ..v1::UpdateStrategyRequest::default() };
         let invalid = Write::update_strategy(request).unwrap_err();
         let fields: Vec<&str> = invalid.violations.iter().map(|it| it.field.as_str()).collect();
-        assert_eq!(fields, ["target", "type", "etag", "options.request_id"]);
+        assert_eq!(fields, ["options.request_id", "target", "type", "etag"]);
         let request = v1::RejectActionRequest { options: intent(), action: "7".to_owned(), reason: String::new() };
         assert_eq!(Write::reject_action(request).unwrap_err().violations[0].field, "action");
     }
@@ -223,5 +238,65 @@ mod tests {
             assert!(matches!(&write.commands[0], Command::PauseCluster { expires_in, .. } if *expires_in == expected));
             assert_eq!(write.field(0, "name"), "cluster");
         }
+    }
+
+    #[test]
+    fn strategies_are_steps_of_a_transaction_and_mistakes_in_them_say_which_step() {
+        let strategy = v1::Strategy {
+            r#type: "burst".to_owned(),
+            target: on("demo"),
+            options: given(&[("BURST_SIZE", "100cc")]),
+            ..v1::Strategy::default()
+        };
+        let steps = |kind: &str, etag: &str| {
+            let (kind, etag) = (kind.to_owned(), etag.to_owned());
+            let create = v1::CreateStrategyRequest {
+                options: None,
+                strategy: Some(v1::Strategy { r#type: kind.clone(), ..strategy.clone() }),
+                allow_existing: false,
+            };
+            let delete = v1::DeleteStrategyRequest {
+                options: None,
+                target: on("other"),
+                r#type: kind,
+                etag,
+                allow_missing: true,
+            };
+            let rest = v1::DeleteStrategiesRequest { options: None, target: on("third") };
+            let changes =
+                [Change::CreateStrategy(create), Change::DeleteStrategy(delete), Change::DeleteStrategies(rest)];
+            let changes = changes.map(|change| v1::Change { change: Some(change) }).to_vec();
+            v1::TransactRequest { options: intent(), changes }
+        };
+        let write = Write::transact(steps("burst", "")).unwrap();
+        let kind = StrategyKind::Burst;
+        let expected = [
+            Command::CreateStrategy {
+                target: TargetName::Cluster("demo".to_owned()),
+                kind,
+                options: Options::from([("burst_size", "100cc")]),
+                if_not_exists: false,
+                unchecked: false,
+            },
+            Command::DropStrategy {
+                target: TargetName::Cluster("other".to_owned()),
+                kind,
+                etag: None,
+                allow_missing: true,
+            },
+            Command::DropStrategies { target: TargetName::Cluster("third".to_owned()) },
+        ];
+        assert_eq!(write.commands, expected);
+        assert_eq!(write.field(0, "options"), "changes[0].create_strategy.strategy.options");
+        assert_eq!(write.field(1, "name"), "changes[1].delete_strategy.target.cluster");
+
+        let wrong = Write::transact(steps("bust", "x")).unwrap_err();
+        let fields: Vec<&str> = wrong.violations.iter().map(|it| it.field.as_str()).collect();
+        let expected = [
+            "changes[0].create_strategy.strategy.type",
+            "changes[1].delete_strategy.type",
+            "changes[1].delete_strategy.etag",
+        ];
+        assert_eq!(fields, expected);
     }
 }

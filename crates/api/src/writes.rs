@@ -7,6 +7,7 @@
 use loadline_state_machine::{Command, RequestId, ResourceKind};
 
 use crate::fields::{self, Findings, Invalid};
+use crate::scaling_writes;
 use crate::v1::{self, change::Change};
 
 /// What one call asks to be written: all of it at one revision, or nothing.
@@ -87,7 +88,7 @@ impl Write {
         Write::of(request.options, steps, findings)
     }
 
-    fn single(options: Option<v1::WriteOptions>, change: Change) -> Result<Write, Invalid> {
+    pub(crate) fn single(options: Option<v1::WriteOptions>, change: Change) -> Result<Write, Invalid> {
         Write::of(options, vec![(change, String::new())], Findings::default())
     }
 
@@ -99,7 +100,7 @@ impl Write {
         let (request_id, validate_only) = Write::intent(options, &mut findings);
         let (mut commands, mut paths) = (Vec::new(), Vec::new());
         for (change, step) in steps {
-            let path = Path { step, resource: resource_of(&change), renamed: &[("to", "new_name")] };
+            let path = Path { step, resource: resource_of(&change), renamed: renamed_in(&change) };
             commands.extend(command(change, &path, &mut findings));
             paths.push(path);
         }
@@ -152,6 +153,10 @@ fn name_of(change: &Change) -> &'static str {
         Change::DeleteCluster(_) => "delete_cluster",
         Change::SetSetting(_) => "set_setting",
         Change::DeleteSetting(_) => "delete_setting",
+        Change::CreateStrategy(_) => "create_strategy",
+        Change::UpdateStrategy(_) => "update_strategy",
+        Change::DeleteStrategy(_) => "delete_strategy",
+        Change::DeleteStrategies(_) => "delete_strategies",
     }
 }
 
@@ -159,7 +164,19 @@ fn resource_of(change: &Change) -> &'static str {
     match change {
         Change::CreateSize(_) => "size.",
         Change::CreateCluster(_) => "cluster.",
+        Change::CreateStrategy(_) => "strategy.",
         _ => "",
+    }
+}
+
+/// Fields of a change that the caller knows under another name than the state machine.
+fn renamed_in(change: &Change) -> &'static [(&'static str, &'static str)] {
+    match change {
+        Change::CreateStrategy(_) | Change::DeleteStrategy(_) | Change::DeleteStrategies(_) => {
+            &[("name", "target.cluster")]
+        }
+        Change::UpdateStrategy(_) => &[("options", "set"), ("name", "target.cluster")],
+        _ => &[("to", "new_name")],
     }
 }
 
@@ -214,6 +231,10 @@ fn command(change: Change, path: &Path, findings: &mut Findings) -> Option<Comma
         }
         // A setting that exists is never missing, and one that does not exist is a typo: `allow_missing` has no say.
         Change::DeleteSetting(request) => Command::ResetSetting { etag: etag(&request.etag)?, name: request.name },
+        Change::CreateStrategy(request) => return scaling_writes::create_strategy(request, &path.step, findings),
+        Change::UpdateStrategy(request) => return scaling_writes::update_strategy(request, &path.step, findings),
+        Change::DeleteStrategy(request) => return scaling_writes::delete_strategy(request, &path.step, findings),
+        Change::DeleteStrategies(request) => return scaling_writes::delete_strategies(request, &path.step, findings),
     })
 }
 

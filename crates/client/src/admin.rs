@@ -1,4 +1,4 @@
-//! Sizes, clusters and settings: reading them, and changing them one by one or all at once.
+//! Sizes, clusters and settings: reading them, and changing them, and strategies with them, one by one or all at once.
 
 use std::fmt;
 use std::str::FromStr;
@@ -183,6 +183,10 @@ fn with_options(mut step: Step, options: WriteOptions) -> Step {
         Step::CreateCluster(request) => &mut request.options,
         Step::RenameCluster(request) => &mut request.options,
         Step::SetSetting(request) => &mut request.options,
+        Step::CreateStrategy(request) => &mut request.options,
+        Step::UpdateStrategy(request) => &mut request.options,
+        Step::DeleteStrategy(request) => &mut request.options,
+        Step::DeleteStrategies(request) => &mut request.options,
         Step::DeleteSize(request) | Step::DeleteCluster(request) | Step::DeleteSetting(request) => &mut request.options,
     };
     *place = Some(options);
@@ -191,7 +195,8 @@ fn with_options(mut step: Step, options: WriteOptions) -> Step {
 
 /// Each step has a call of its own, whose errors name the fields as the caller knows them.
 async fn send_step(channel: Channel, request: Request<Step>) -> Result<Response<WriteResponse>, Status> {
-    let mut admin = Client::admin(channel);
+    let mut admin = Client::admin(channel.clone());
+    let mut scaling = Client::scaling(channel);
     let (metadata, extensions, step) = request.into_parts();
     macro_rules! put {
         ($message:expr) => {
@@ -207,6 +212,10 @@ async fn send_step(channel: Channel, request: Request<Step>) -> Result<Response<
         Step::DeleteCluster(message) => admin.delete_cluster(put!(message)).await,
         Step::SetSetting(message) => admin.set_setting(put!(message)).await,
         Step::DeleteSetting(message) => admin.delete_setting(put!(message)).await,
+        Step::CreateStrategy(message) => scaling.create_strategy(put!(message)).await,
+        Step::UpdateStrategy(message) => scaling.update_strategy(put!(message)).await,
+        Step::DeleteStrategy(message) => scaling.delete_strategy(put!(message)).await,
+        Step::DeleteStrategies(message) => scaling.delete_strategies(put!(message)).await,
     }
 }
 

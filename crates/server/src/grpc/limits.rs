@@ -32,7 +32,7 @@ pub(crate) enum Lasts {
 }
 
 /// Every method, so that a path that a caller made up does not become a label of its own.
-pub(crate) const METHODS: [(&str, &str, Lasts); 41] = [
+pub(crate) const METHODS: [(&str, &str, Lasts); 42] = [
     ("Admin", "CreateSize", Lasts::AMoment),
     ("Admin", "GetSize", Lasts::AMoment),
     ("Admin", "ListSizes", Lasts::AMoment),
@@ -51,6 +51,7 @@ pub(crate) const METHODS: [(&str, &str, Lasts); 41] = [
     ("Scaling", "CreateStrategy", Lasts::AMoment),
     ("Scaling", "UpdateStrategy", Lasts::AMoment),
     ("Scaling", "DeleteStrategy", Lasts::AMoment),
+    ("Scaling", "DeleteStrategies", Lasts::AMoment),
     ("Scaling", "GetStrategy", Lasts::AMoment),
     ("Scaling", "ListStrategies", Lasts::AMoment),
     ("Scaling", "PauseCluster", Lasts::AMoment),

@@ -4,9 +4,9 @@ use loadline_api::scaling as wire;
 use loadline_api::v1::resource::Resource as Shown;
 use loadline_api::v1::scaling_server::Scaling;
 use loadline_api::v1::{
-    ApproveActionRequest, CreateStrategyRequest, DeleteStrategyRequest, ExplainRequest, ExplainResponse, GetRequest,
-    ListResponse, ListScalingRequest, PauseClusterRequest, ReadResponse, RejectActionRequest, Resource,
-    ResumeClusterRequest, UpdateStrategyRequest, WriteResponse,
+    ApproveActionRequest, CreateStrategyRequest, DeleteStrategiesRequest, DeleteStrategyRequest, ExplainRequest,
+    ExplainResponse, GetRequest, ListResponse, ListScalingRequest, PauseClusterRequest, ReadResponse,
+    RejectActionRequest, Resource, ResumeClusterRequest, UpdateStrategyRequest, WriteResponse,
 };
 use loadline_api::{Write, fields, millis, resource};
 use loadline_state_machine::{
@@ -263,6 +263,10 @@ impl Scaling for ScalingService {
 
     async fn delete_strategy(&self, request: Request<DeleteStrategyRequest>) -> Answer<WriteResponse> {
         self.exchange.write(request, Write::delete_strategy).await
+    }
+
+    async fn delete_strategies(&self, request: Request<DeleteStrategiesRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::delete_strategies).await
     }
 
     async fn get_strategy(&self, request: Request<GetRequest>) -> Answer<ReadResponse> {

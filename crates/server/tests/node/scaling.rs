@@ -1,5 +1,6 @@
 //! Strategies, signals, and everything that follows from them.
 
+use loadline_api::v1::change::Change as Step;
 use loadline_api::v1::observation::Seen;
 use loadline_api::v1::resource::Resource as Kept;
 use loadline_api::v1::scaling_client::ScalingClient;
@@ -126,6 +127,47 @@ async fn a_strategy_is_created_changed_in_part_and_deleted() {
     node.stop().await.0.unwrap();
 }
 
+fn transaction(steps: impl IntoIterator<Item = Step>) -> v1::TransactRequest {
+    let changes = steps.into_iter().map(|change| v1::Change { change: Some(change) }).collect();
+    v1::TransactRequest { options: options(), changes }
+}
+
+#[tokio::test]
+async fn a_cluster_and_its_strategies_come_at_one_revision_and_go_at_one() {
+    let node = ready().await;
+    let (mut admin, mut scaling) = (node.admin(), scaling(&node));
+    let create = |kind: &str, given: &[(&str, &str)]| Step::CreateStrategy(strategy(kind, "fresh", given));
+    let steps = |size: &str| {
+        [
+            Step::CreateCluster(create_cluster("fresh")),
+            create("target_size", &[("SIZE", size)]),
+            create("idle_suspend", &[("IDLE_AFTER", "30m")]),
+        ]
+    };
+    // One step that is wrong, and nothing of the others remains.
+    let wrong = admin.transact(transaction(steps("9cc"))).await;
+    let field = "changes[1].create_strategy.strategy.options[size]";
+    refused(wrong, Code::InvalidArgument, "UNKNOWN_SIZE", &[field]);
+    refused(admin.get_cluster(named("fresh")).await, Code::NotFound, "NOT_FOUND", &[]);
+
+    let answer = admin.transact(transaction(steps("100cc"))).await.unwrap().into_inner();
+    assert_eq!(answer.results.len(), 3);
+    for result in &answer.results[1..] {
+        assert_eq!(kept_strategy(result.resource.clone()).create_revision, answer.revision);
+    }
+    scaling.create_strategy(strategy("burst", "demo", &[("BURST_SIZE", "100cc")])).await.unwrap();
+
+    let delete = v1::DeleteStrategiesRequest { options: options(), target: on("fresh") };
+    let gone = scaling.delete_strategies(delete).await.unwrap().into_inner();
+    assert!(gone.results[0].changed && gone.results[0].resource.is_none(), "{gone:?}");
+    let left = scaling.list_strategies(all()).await.unwrap().into_inner().resources;
+    assert_eq!(left.into_iter().map(|it| kept_strategy(Some(it)).r#type).collect::<Vec<_>>(), ["burst"]);
+    let again = v1::DeleteStrategiesRequest { options: options(), target: on("fresh") };
+    let again = scaling.delete_strategies(again).await.unwrap().into_inner();
+    assert!(!again.results[0].changed, "there was nothing left to delete");
+    node.stop().await.0.unwrap();
+}
+
 #[tokio::test]
 async fn a_wrong_strategy_is_refused_to_the_option() {
     let node = ready().await;
@@ -145,7 +187,7 @@ async fn a_wrong_strategy_is_refused_to_the_option() {
     let nowhere = create("burst", "nowhere", &[("BURST_SIZE", "25cc")]).await;
     refused(nowhere, Code::NotFound, "NOT_FOUND", &["strategy.target.cluster"]);
     let empty = scaling.create_strategy(v1::CreateStrategyRequest::default()).await;
-    refused(empty, Code::InvalidArgument, "INVALID_REQUEST", &["strategy", "options.request_id"]);
+    refused(empty, Code::InvalidArgument, "INVALID_REQUEST", &["options.request_id", "strategy"]);
     node.stop().await.0.unwrap();
 }
 
