@@ -23,7 +23,7 @@ pub struct Subject {
     other_node: Arc<dyn Backend>,
     size: String,
     other_size: String,
-    _keep: Option<Box<dyn Any + Send>>,
+    _keep: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl fmt::Debug for Subject {
@@ -55,7 +55,7 @@ impl Subject {
 
     /// Something that must live as long as the backend, as the folder that it is in. Dropped after each check.
     #[must_use]
-    pub fn keeping(mut self, keep: impl Any + Send) -> Subject {
+    pub fn keeping(mut self, keep: impl Any + Send + Sync) -> Subject {
         self._keep = Some(Box::new(keep));
         self
     }
@@ -152,9 +152,9 @@ pub async fn other_parameters_under_a_known_key_are_refused(subject: &Subject) {
         matches!(&answer, Err(CallError::OtherParameters { key, .. }) if *key == order.key),
         "the same key for something else is refused as such: {answer:?}"
     );
+    talk.settle().await;
     let found = subject.backend.find(&other).await;
     assert!(matches!(found, Ok(Found::OtherParameters { .. })), "and is found as such: {found:?}");
-    talk.settle().await;
     talk.sees(&["r1_auto"]).await;
     assert_eq!(subject.backend.execute(&order).await, Ok(report), "and the first order stands");
 }
