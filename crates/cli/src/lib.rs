@@ -18,6 +18,7 @@ mod output;
 mod plan;
 mod scaling_args;
 mod serve_args;
+mod signal_lines;
 mod text;
 
 use std::process::ExitCode;

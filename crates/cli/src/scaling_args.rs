@@ -1,11 +1,12 @@
 //! The flags of the verbs about scaling: strategies, pauses, approvals, signals.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use crate::args::WriteArgs;
-use crate::text::parse_duration;
+use crate::text::{parse_duration, parse_milli};
 
 /// Which clusters a strategy is for.
 #[derive(Debug, Clone, Args)]
@@ -101,18 +102,22 @@ pub(crate) struct PauseArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SignalArgs {
     /// Name of the cluster
-    pub(crate) cluster: String,
+    #[arg(required_unless_present = "file")]
+    pub(crate) cluster: Option<String>,
+    /// Reports as JSON lines, such as {"cluster": "demo", "metric": {"name": "queue", "value": 7}}; - reads stdin as it comes
+    #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["cluster", "age"])]
+    pub(crate) file: Option<PathBuf>,
     /// Who saw it; a collector of its own, so that it does not get into another one's stream
     #[arg(long, global = true, default_value = "by-hand", value_name = "NAME")]
     pub(crate) collector: String,
-    /// Number of the report, higher than any before; the time in milliseconds if not given
-    #[arg(long, global = true)]
+    /// Number of the first report, higher than any before; the time in milliseconds if not given
+    #[arg(long, global = true, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) sequence: Option<u64>,
     /// How long ago it was seen, such as 30s; just now if not given
     #[arg(long, global = true, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) age: Option<Duration>,
     #[command(subcommand)]
-    pub(crate) what: Sight,
+    pub(crate) what: Option<Sight>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -175,4 +180,31 @@ pub(crate) enum Sight {
         #[arg(long, default_value_t = 1)]
         count: u64,
     },
+    /// A number that somebody measures
+    Metric {
+        /// Its name, such as queue_depth
+        name: String,
+        /// Its value, with up to three digits after the point
+        #[arg(allow_hyphen_values = true, value_parser = parse_milli)]
+        value: i64,
+    },
+    /// A replica is about to be taken away
+    Notice {
+        /// Name of the replica
+        replica: String,
+        /// Why
+        #[arg(value_enum)]
+        kind: NoticeWord,
+        /// When, such as 2m from now; not known if not given
+        #[arg(long = "in", value_name = "DURATION", value_parser = parse_duration)]
+        gone_in: Option<Duration>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NoticeWord {
+    /// A spot instance will be taken back
+    Spot,
+    /// Something of higher priority needs the place
+    Preemption,
 }

@@ -40,6 +40,23 @@ pub(crate) fn show_price(micros: u64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// A number such as `-12.5`, in thousandths.
+pub(crate) fn parse_milli(text: &str) -> Result<i64, String> {
+    let wrong = |why: &str| format!("'{text}' is not a number: {why}; write one such as 12 or -0.5");
+    let (sign, digits) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let all_digits = |part: &str| part.chars().all(|c| c.is_ascii_digit());
+    if (whole.is_empty() && fraction.is_empty()) || !all_digits(whole) || !all_digits(fraction) {
+        return Err(wrong("it is not written in digits"));
+    }
+    if fraction.len() > 3 {
+        return Err(wrong("it has more than three digits after the point"));
+    }
+    let whole = if whole.is_empty() { "0" } else { whole };
+    let milli: Option<i64> = format!("{whole}{fraction:0<3}").parse().ok();
+    milli.map(|milli| sign * milli).ok_or_else(|| wrong("it is too large"))
+}
+
 /// `2026-11-16T02:50:53Z`; empty for 0, which stands for "not known".
 pub(crate) fn show_time(millis: i64) -> String {
     if millis <= 0 {

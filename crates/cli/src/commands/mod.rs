@@ -6,6 +6,7 @@ mod get;
 mod raft;
 mod scaling;
 mod serve;
+mod signal;
 mod snapshot;
 mod status;
 mod version;

@@ -1,18 +1,17 @@
-//! `create|update|enable|disable strategy`, `pause`, `resume`, `approve`, `reject`, `explain`, `signal`.
+//! `create|update|enable|disable strategy`, `pause`, `resume`, `approve`, `reject`, `explain`.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use loadline_client::v1::observation::Seen;
 use loadline_client::v1::resource::Resource as Kept;
 use loadline_client::v1::strategy_target::Target;
 use loadline_client::v1::{
-    ActivitySeen, ApproveActionRequest, ClusterSignals, CrashSeen, CreateStrategyRequest, DeleteStrategyRequest,
-    HydrationSeen, Observation, PauseClusterRequest, RejectActionRequest, ReplicaGone, ReplicaSeen,
-    ReportSignalsRequest, ResumeClusterRequest, Strategy, StrategyTarget, UpdateStrategyRequest, cluster_signals,
+    ApproveActionRequest, CreateStrategyRequest, DeleteStrategyRequest, PauseClusterRequest, RejectActionRequest,
+    ResumeClusterRequest, Strategy, StrategyTarget, UpdateStrategyRequest,
 };
 use loadline_client::{Kind, ScalingWrite};
 
+pub(crate) use super::signal::signal;
 use super::write::{report, said};
 use super::{Session, writing};
 use crate::args::WriteArgs;
@@ -20,7 +19,7 @@ use crate::exit::{Exit, Failed};
 use crate::noun::{Noun, Selection};
 use crate::output::scaling::explanation;
 use crate::output::{Format, json_line, pretty, yaml_documents};
-use crate::scaling_args::{CreateStrategyArgs, PauseArgs, Sight, SignalArgs, StrategyRef, Switch, TargetArgs, Update};
+use crate::scaling_args::{CreateStrategyArgs, PauseArgs, StrategyRef, Switch, TargetArgs, Update};
 
 pub(crate) async fn create(args: CreateStrategyArgs, mut session: Session<'_>) -> Result<(), Failed> {
     let target = target(&args.target)?.ok_or_else(no_target)?;
@@ -198,51 +197,17 @@ pub(crate) async fn explain(words: &[String], session: Session<'_>) -> Result<()
     session.console.data(&text)
 }
 
-pub(crate) async fn signal(args: SignalArgs, mut session: Session<'_>) -> Result<(), Failed> {
-    let name = format!("clusters/{}", args.cluster);
-    let sequence = args.sequence.unwrap_or_else(now_millis);
-    let observation = Observation { age_ms: args.age.map(millis).unwrap_or_default(), seen: Some(seen(args.what)) };
-    let clusters = vec![ClusterSignals {
-        cluster: Some(cluster_signals::Cluster::Name(args.cluster.clone())),
-        observations: vec![observation],
-    }];
-    let report = ReportSignalsRequest { collector: args.collector, sequence, clusters };
-    let answer = session.client.report_signals(report).await?;
-    if answer.repeated_report {
-        let message = format!("report {sequence} was heard before; the last one was {}", answer.sequence);
-        return Err(Failed::new(Exit::Conflict, message).hint("give a higher --sequence"));
-    }
-    if !answer.unknown_clusters.is_empty() {
-        return Err(Failed::new(Exit::NotFound, format!("{name} does not exist")));
-    }
-    done(&name, "signal recorded", answer.revision, false, &mut session)
-}
-
-fn seen(what: Sight) -> Seen {
-    match what {
-        Sight::Alive => Seen::Alive(true),
-        Sight::Activity { none: true, .. } => Seen::Activity(ActivitySeen { idle_for_ms: None }),
-        Sight::Activity { idle_for, none: false } => {
-            Seen::Activity(ActivitySeen { idle_for_ms: Some(idle_for.map(millis).unwrap_or_default()) })
-        }
-        Sight::Replica { name, size, ready, incarnation } => {
-            Seen::Replica(ReplicaSeen { name, size, incarnation, ready })
-        }
-        Sight::Gone { name, incarnation } => Seen::Gone(ReplicaGone { name, incarnation }),
-        Sight::Hydration { replica, total, hydrated } => Seen::Hydration(HydrationSeen { replica, total, hydrated }),
-        Sight::Crash { replica, oom, reason, count } => Seen::Crash(CrashSeen { replica, oom, reason, count }),
-    }
-}
-
-fn millis(span: Duration) -> u64 {
+pub(super) fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn now_millis() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map(millis).unwrap_or(1)
-}
-
-fn done(name: &str, word: &str, revision: u64, dry_run: bool, session: &mut Session<'_>) -> Result<(), Failed> {
+pub(super) fn done(
+    name: &str,
+    word: &str,
+    revision: u64,
+    dry_run: bool,
+    session: &mut Session<'_>,
+) -> Result<(), Failed> {
     match session.format {
         Format::Name => session.console.line(name),
         Format::Json | Format::Jsonl => {

@@ -9,7 +9,7 @@
 
 mod input;
 mod output;
-mod reader;
+pub(crate) mod reader;
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};

@@ -8,22 +8,22 @@ use serde_json::{Map, Value};
 
 use crate::text::did_you_mean;
 
-pub(super) type Read<T> = Result<T, PlanError>;
+pub(crate) type Read<T> = Result<T, PlanError>;
 
 /// A value and its path, such as `strategies[1].config`.
 #[derive(Clone, Debug)]
-pub(super) struct Node<'a> {
+pub(crate) struct Node<'a> {
     path: String,
-    pub(super) value: &'a Value,
+    pub(crate) value: &'a Value,
 }
 
 impl<'a> Node<'a> {
-    pub(super) fn root(value: &'a Value) -> Node<'a> {
+    pub(crate) fn root(value: &'a Value) -> Node<'a> {
         Node { path: String::new(), value }
     }
 
     /// This value is wrong, and `problem` says what would be right.
-    pub(super) fn wrong(&self, problem: impl Into<String>) -> PlanError {
+    pub(crate) fn wrong(&self, problem: impl Into<String>) -> PlanError {
         let field = if self.path.is_empty() { "document".to_owned() } else { self.path.clone() };
         PlanError { field, problem: problem.into() }
     }
@@ -38,30 +38,30 @@ impl<'a> Node<'a> {
     }
 
     /// The place of a field that need not be there.
-    pub(super) fn at(&self, key: &str) -> Node<'a> {
+    pub(crate) fn at(&self, key: &str) -> Node<'a> {
         self.below(key, &Value::Null)
     }
 
     /// `what` says what is written here, as in `an object with name and replicas`.
-    pub(super) fn object(self, what: &str) -> Read<Fields<'a>> {
+    pub(crate) fn object(self, what: &str) -> Read<Fields<'a>> {
         match self.value {
             Value::Object(values) => Ok(Fields { node: self, values, known: Vec::new() }),
             _ => Err(self.expected(what)),
         }
     }
 
-    pub(super) fn items(&self, what: &str) -> Read<Vec<Node<'a>>> {
+    pub(crate) fn items(&self, what: &str) -> Read<Vec<Node<'a>>> {
         let Value::Array(items) = self.value else { return Err(self.expected(what)) };
         Ok((0..).zip(items).map(|(place, value)| Node { path: format!("{}[{place}]", self.path), value }).collect())
     }
 
     /// An object whose keys are names that somebody gave.
-    pub(super) fn entries(&self, what: &str) -> Read<Vec<(&'a str, Node<'a>)>> {
+    pub(crate) fn entries(&self, what: &str) -> Read<Vec<(&'a str, Node<'a>)>> {
         let Value::Object(values) = self.value else { return Err(self.expected(what)) };
         Ok(values.iter().map(|(key, value)| (key.as_str(), self.below(key, value))).collect())
     }
 
-    pub(super) fn name(&self) -> Read<&'a str> {
+    pub(crate) fn name(&self) -> Read<&'a str> {
         match self.value {
             Value::String(name) if name.is_empty() => Err(self.wrong("it is empty; write a name")),
             Value::String(name) if name.chars().any(|c| c.is_control() || c.is_whitespace()) => {
@@ -72,12 +72,12 @@ impl<'a> Node<'a> {
         }
     }
 
-    pub(super) fn count(&self) -> Read<u64> {
+    pub(crate) fn count(&self) -> Read<u64> {
         self.value.as_u64().ok_or_else(|| self.expected("a whole number, 0 or more"))
     }
 
     /// Seconds, as milliseconds, and no more than `millis_max`.
-    pub(super) fn seconds(&self, millis_max: u64) -> Read<u64> {
+    pub(crate) fn seconds(&self, millis_max: u64) -> Read<u64> {
         let wanted = || self.expected("a number of seconds, 0 or more");
         let millis = match self.value.as_u64() {
             Some(secs) => secs.saturating_mul(1_000),
@@ -98,20 +98,20 @@ impl<'a> Node<'a> {
 
 /// The fields of an object. Those that nobody asked for are a mistake.
 #[derive(Debug)]
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     node: Node<'a>,
     values: &'a Map<String, Value>,
     known: Vec<&'static str>,
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn optional(&mut self, key: &'static str) -> Option<Node<'a>> {
+    pub(crate) fn optional(&mut self, key: &'static str) -> Option<Node<'a>> {
         self.known.push(key);
         self.values.get(key).map(|value| self.node.below(key, value))
     }
 
     /// `what` says what would be there.
-    pub(super) fn required(&mut self, key: &'static str, what: &str) -> Read<Node<'a>> {
+    pub(crate) fn required(&mut self, key: &'static str, what: &str) -> Read<Node<'a>> {
         match self.optional(key) {
             Some(node) => Ok(node),
             // A slip in the key is the likelier mistake.
@@ -123,7 +123,7 @@ impl<'a> Fields<'a> {
     }
 
     /// To be called when every field was asked for.
-    pub(super) fn finish(self) -> Read<()> {
+    pub(crate) fn finish(self) -> Read<()> {
         let known: BTreeSet<&str> = self.known.iter().copied().collect();
         match self.values.keys().find(|key| !known.contains(key.as_str())) {
             Some(key) => Err(self.unknown(key, &self.known)),
