@@ -265,7 +265,8 @@ pub(crate) struct GetArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArgs {
-    /// TYPE NAME... or TYPE/NAME...; several are deleted together or not at all
+    /// TYPE NAME... or TYPE/NAME...; several are deleted together or not at all. Strategies by id, or by type with --cluster
+    /// or --all-clusters; without a name, all that are for exactly that
     #[arg(required = true, value_name = "TYPE NAME...")]
     pub(crate) words: Vec<String>,
     /// No error if one is not there
@@ -274,6 +275,8 @@ pub(crate) struct DeleteArgs {
     /// Of clusters: also those that have replicas, or actions whose outcome is not known
     #[arg(long)]
     pub(crate) cascade: bool,
+    #[command(flatten)]
+    pub(crate) target: crate::scaling_args::TargetArgs,
     #[command(flatten)]
     pub(crate) write: WriteArgs,
 }

@@ -3,14 +3,15 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use loadline_client::v1::WriteResponse;
-use loadline_client::{Error, Reading, Writing};
+use loadline_client::v1::resource::Resource as Kept;
+use loadline_client::v1::{Strategy, WriteResponse, WriteResult};
+use loadline_client::{Error, Kind, Reading, Writing};
 
 use super::Session;
 use super::write::said;
 use crate::args::FileArgs;
 use crate::exit::{Exit, Failed};
-use crate::manifest::{self, Change, Manifest, Step, plan};
+use crate::manifest::{self, Change, Difference, Found, Manifest, Spec, Step, plan};
 use crate::output::resources::ResourceView;
 use crate::output::{Format, json_line, pretty, yaml_documents};
 
@@ -23,18 +24,19 @@ pub(crate) async fn apply(args: &FileArgs, writing: Writing, session: Session<'_
     let (steps, answer) = loop {
         tries += 1;
         let steps = look(&manifests, &session).await?;
-        match send(&steps, writing, &session).await {
+        match send(&manifests, &steps, writing, &session).await {
             // What was read is out of date: read again, and decide again.
             Err(error) if tries < TRIES_MAX && was_outrun(&error) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(placed(error, &manifests, &steps)),
             Ok(answer) => break (steps, answer),
         }
     };
     let outcomes = outcomes(steps, answer);
     let text = match session.format {
-        Format::Table | Format::Wide | Format::Csv => {
-            outcomes.iter().map(|one| said(&one.name, one.change.word(), writing == Writing::Rehearse) + "\n").collect()
-        }
+        Format::Table | Format::Wide | Format::Csv => outcomes
+            .iter()
+            .map(|one| said(&one.shown(), one.change.word(), writing == Writing::Rehearse) + "\n")
+            .collect(),
         Format::Name => outcomes.iter().map(|one| format!("{}\n", one.name)).collect(),
         Format::Json => {
             pretty(&serde_json::json!({ "results": outcomes.iter().map(Outcome::json).collect::<Vec<_>>() }))?
@@ -49,7 +51,8 @@ pub(crate) async fn diff(args: &FileArgs, session: Session<'_>) -> Result<(), Fa
     let manifests = read(args)?;
     let steps = look(&manifests, &session).await?;
     // A rehearsal, because only the group knows that '7 days' and '168h' are the same, and what it would refuse.
-    let answer = send(&steps, Writing::Rehearse, &session).await?;
+    let answer = send(&manifests, &steps, Writing::Rehearse, &session).await;
+    let answer = answer.map_err(|error| placed(error, &manifests, &steps))?;
     let outcomes = outcomes(steps, answer);
     let different: Vec<&Outcome> = outcomes.iter().filter(|one| one.change != Change::Unchanged).collect();
     let text: String = match session.format {
@@ -69,29 +72,45 @@ pub(crate) async fn diff(args: &FileArgs, session: Session<'_>) -> Result<(), Fa
 #[derive(Debug)]
 struct Outcome {
     name: String,
+    about: Option<String>,
     change: Change,
-    fields: Vec<(&'static str, Option<String>, String)>,
+    fields: Vec<Difference>,
     revision: u64,
 }
 
 impl Outcome {
+    /// `clusters/demo`, or `strategies/s12.0 (target_size for demo)`.
+    fn shown(&self) -> String {
+        match &self.about {
+            Some(about) => format!("{} ({about})", self.name),
+            None => self.name.clone(),
+        }
+    }
+
     fn json(&self) -> serde_json::Value {
         let fields: serde_json::Map<String, serde_json::Value> = self
             .fields
             .iter()
-            .map(|(field, now, wanted)| ((*field).to_owned(), serde_json::json!({ "from": now, "to": wanted })))
+            .map(|(field, now, wanted)| (field.clone(), serde_json::json!({ "from": now, "to": wanted })))
             .collect();
-        serde_json::json!({ "name": self.name, "result": self.change.word(), "changes": fields, "revision": self.revision })
+        let result = self.change.word();
+        let mut json =
+            serde_json::json!({ "name": self.name, "result": result, "changes": fields, "revision": self.revision });
+        if let Some(about) = &self.about {
+            json["about"] = about.clone().into();
+        }
+        json
     }
 
     /// `~ sizes/100cc` and a line for each field, with `-` for what is and `+` for what would be.
     fn lines(&self) -> String {
         let mark = if self.change == Change::Created { '+' } else { '~' };
-        let mut text = format!("{mark} {}\n", self.name);
+        let mut text = format!("{mark} {}\n", self.shown());
         for (field, now, wanted) in &self.fields {
             if let Some(now) = now {
                 text.push_str(&format!("-   {field}: {now}\n"));
             }
+            let wanted = wanted.as_deref().unwrap_or("(the default)");
             text.push_str(&format!("+   {field}: {wanted}\n"));
         }
         text
@@ -109,9 +128,10 @@ fn read(args: &FileArgs) -> Result<Vec<Manifest>, Failed> {
             std::fs::read_to_string(path).map(|read| text = read)
         };
         reading.map_err(|error| Failed::usage(format!("{shown} cannot be read: {error}")))?;
-        for manifest in
+        for mut manifest in
             manifest::parse(&text).map_err(|failed| Failed::usage(format!("{shown}: {}", failed.message)))?
         {
+            manifest.place = format!("{shown}: {}", manifest.place);
             if manifests.iter().any(|other| other.full_name() == manifest.full_name()) {
                 return Err(Failed::usage(format!("{shown}: {} is in an earlier file, too", manifest.full_name())));
             }
@@ -123,14 +143,25 @@ fn read(args: &FileArgs) -> Result<Vec<Manifest>, Failed> {
 
 /// What is there under each name, and what has to change.
 async fn look(manifests: &[Manifest], session: &Session<'_>) -> Result<Vec<Step>, Failed> {
+    // Never stale: what is decided here is written.
+    let reading = Reading::Linearizable;
+    let strategies: Vec<Strategy> = if manifests.iter().any(|manifest| manifest.kind() == Kind::Strategy) {
+        let listing = session.client.list(Kind::Strategy, reading).await?;
+        let strategy = |kept| if let Kept::Strategy(strategy) = kept { Some(strategy) } else { None };
+        listing.resources.into_iter().filter_map(|it| it.resource).filter_map(strategy).collect()
+    } else {
+        Vec::new()
+    };
     let mut steps = Vec::new();
     for manifest in manifests {
-        // Never stale: what is decided here is written.
-        let found = match session.client.get(manifest.kind(), &manifest.name, Reading::Linearizable).await {
-            Ok(found) => ResourceView::of(found.resource),
-            Err(error) => match Failed::from(error) {
-                failed if failed.exit == Exit::NotFound => None,
-                failed => return Err(failed),
+        let found = match &manifest.spec {
+            Spec::Strategy(wanted) => strategies.iter().find(|found| wanted.is(found)).cloned().map(Found::Strategy),
+            _ => match session.client.get(manifest.kind(), &manifest.name, reading).await {
+                Ok(found) => ResourceView::of(found.resource).map(Found::Resource),
+                Err(error) => match Failed::from(error) {
+                    failed if failed.exit == Exit::NotFound => None,
+                    failed => return Err(failed),
+                },
             },
         };
         steps.push(plan(manifest, found.as_ref()));
@@ -138,42 +169,84 @@ async fn look(manifests: &[Manifest], session: &Session<'_>) -> Result<Vec<Step>
     Ok(steps)
 }
 
-async fn send(steps: &[Step], writing: Writing, session: &Session<'_>) -> Result<Option<WriteResponse>, Error> {
-    let changes: Vec<_> = steps.iter().filter_map(|step| step.request.clone()).collect();
-    if changes.is_empty() {
+/// The steps that change something, in the order in which they can be done whatever the order in the file.
+fn order(manifests: &[Manifest], steps: &[Step]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..steps.len()).filter(|number| steps[*number].request.is_some()).collect();
+    order.sort_by_key(|number| manifests[*number].rank());
+    order
+}
+
+/// What became of each step that changes something, by its place in the file.
+struct Answer {
+    revision: u64,
+    results: Vec<(usize, WriteResult)>,
+}
+
+async fn send(
+    manifests: &[Manifest],
+    steps: &[Step],
+    writing: Writing,
+    session: &Session<'_>,
+) -> Result<Option<Answer>, Error> {
+    let order = order(manifests, steps);
+    if order.is_empty() {
         return Ok(None);
     }
-    session.client.transact(changes, writing).await.map(Some)
+    let changes = order.iter().filter_map(|number| steps[*number].request.clone()).collect();
+    let WriteResponse { revision, results, .. } = session.client.transact(changes, writing).await?;
+    Ok(Some(Answer { revision, results: order.into_iter().zip(results).collect() }))
+}
+
+/// The refusal of one step in the words of the file.
+fn placed(error: Error, manifests: &[Manifest], steps: &[Step]) -> Failed {
+    let order = order(manifests, steps);
+    let step = error.refusal().and_then(|refusal| {
+        let given = refusal.metadata.get("change").and_then(|number| number.parse::<usize>().ok());
+        // Of one change alone it need not be said which.
+        let ordinal = given.or_else(|| (order.len() == 1 && !refusal.fields.is_empty()).then_some(0))?;
+        order.get(ordinal).map(|number| (ordinal, *number))
+    });
+    let mut failed = Failed::from(error);
+    if let Some((ordinal, number)) = step {
+        let message = failed.message.trim_start_matches(&format!("changes[{ordinal}]: "));
+        // The fields of the request are not those of the file, and the message says what is wrong.
+        let message = message.lines().next().unwrap_or_default();
+        failed.message = format!("{}: {message}", manifests[number].place);
+    }
+    failed
 }
 
 /// True where the refusal came of what changed since it was read, and not of what was asked for.
 fn was_outrun(error: &Error) -> bool {
     let reason = error.refusal().map(|refusal| refusal.reason.as_str());
-    matches!(reason, Some("ETAG_MISMATCH" | "ALREADY_EXISTS" | "NOT_FOUND"))
+    matches!(reason, Some("ETAG_MISMATCH" | "ALREADY_EXISTS" | "NOT_FOUND" | "STRATEGY_NOT_FOUND"))
 }
 
-fn outcomes(steps: Vec<Step>, answer: Option<WriteResponse>) -> Vec<Outcome> {
+fn outcomes(steps: Vec<Step>, answer: Option<Answer>) -> Vec<Outcome> {
     let revision = answer.as_ref().map(|answer| answer.revision).unwrap_or_default();
-    let mut results = answer.map(|answer| answer.results).unwrap_or_default().into_iter();
-    steps
-        .into_iter()
-        .map(|mut step| {
-            let result = step.request.as_ref().and_then(|_| results.next());
-            if let Some(result) = result {
-                if !result.changed {
-                    step.change = Change::Unchanged;
-                    step.fields.clear();
-                }
-                // As the group writes it, such as 168h for '7 days'.
-                let now = result.resource.and_then(ResourceView::of).map(|view| view.fields()).unwrap_or_default();
-                for (field, _, wanted) in &mut step.fields {
-                    if let Some((_, value)) = now.iter().find(|(name, _)| name == field) {
-                        wanted.clone_from(value);
-                    }
-                }
-                step.fields.retain(|(_, before, after)| before.as_ref() != Some(after));
+    let mut results = answer.map(|answer| answer.results).unwrap_or_default();
+    let outcome = |(number, mut step): (usize, Step)| {
+        let mut name = step.name.clone();
+        let found = results.iter().position(|(of, _)| *of == number);
+        if let Some(result) = found.map(|place| results.swap_remove(place).1) {
+            if !result.changed {
+                step.change = Change::Unchanged;
+                step.fields.clear();
             }
-            Outcome { name: step.name, change: step.change, fields: step.fields, revision }
-        })
-        .collect()
+            let view = result.resource.and_then(ResourceView::of);
+            // As the group writes it, such as 168h for '7 days'. Options of a strategy are compared as they are stored.
+            let now = view.as_ref().filter(|_| step.about.is_none()).map(ResourceView::fields).unwrap_or_default();
+            for (field, _, wanted) in &mut step.fields {
+                if let Some((_, value)) = now.iter().find(|(name, _)| name == field) {
+                    *wanted = Some(value.clone());
+                }
+            }
+            step.fields.retain(|(_, before, after)| before != after);
+            // In a rehearsal the id is not the one it will have.
+            name = name.or_else(|| view.filter(|_| revision > 0).map(|view| view.full_name()));
+        }
+        let name = name.unwrap_or_else(|| "strategies/new".to_owned());
+        Outcome { name, about: step.about, change: step.change, fields: step.fields, revision }
+    };
+    steps.into_iter().enumerate().map(outcome).collect()
 }

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use loadline_client::v1::change::Change;
 use loadline_client::v1::resource::Resource as Kept;
 use loadline_client::v1::strategy_target::Target;
 use loadline_client::v1::{
-    ApproveActionRequest, CreateStrategyRequest, DeleteStrategyRequest, PauseClusterRequest, RejectActionRequest,
-    ResumeClusterRequest, Strategy, StrategyTarget, UpdateStrategyRequest,
+    ApproveActionRequest, CreateStrategyRequest, DeleteStrategiesRequest, DeleteStrategyRequest, PauseClusterRequest,
+    RejectActionRequest, ResumeClusterRequest, Strategy, StrategyTarget, UpdateStrategyRequest,
 };
-use loadline_client::{Kind, ScalingWrite};
+use loadline_client::{Kind, Reading, ScalingWrite};
 
 pub(crate) use super::signal::signal;
-use super::write::{report, said};
+use super::write::{removed, report, said};
 use super::{Session, writing};
 use crate::args::WriteArgs;
 use crate::exit::{Exit, Failed};
@@ -22,7 +23,7 @@ use crate::output::{Format, json_line, pretty, yaml_documents};
 use crate::scaling_args::{CreateStrategyArgs, PauseArgs, StrategyRef, Switch, TargetArgs, Update};
 
 pub(crate) async fn create(args: CreateStrategyArgs, mut session: Session<'_>) -> Result<(), Failed> {
-    let target = target(&args.target)?.ok_or_else(no_target)?;
+    let target = target(&args.target).ok_or_else(no_target)?;
     let strategy = Strategy {
         r#type: args.kind,
         target: Some(target),
@@ -73,7 +74,7 @@ async fn change(
 
 /// Target and type of a strategy. They never change, so what is looked up by its id once can be written under them.
 async fn find(strategy: &StrategyRef, session: &Session<'_>) -> Result<(StrategyTarget, String), Failed> {
-    match target(&strategy.target)? {
+    match target(&strategy.target) {
         Some(target) => Ok((target, strategy.which.clone())),
         None => by_id(&strategy.which, session).await,
     }
@@ -91,20 +92,31 @@ async fn by_id(id: &str, session: &Session<'_>) -> Result<(StrategyTarget, Strin
     }
 }
 
-/// One strategy by its id, as `delete strategy s12.0` names it.
-pub(crate) async fn delete(
-    id: &str,
+/// A strategy that is to be deleted.
+pub(super) enum Deletion {
+    /// What it is called, and the change.
+    Of(String, Change),
+    Missing(String),
+}
+
+/// One strategy by its id, as in `delete strategy s12.0`, or by its type for this target.
+pub(super) async fn delete_one(
+    which: String,
+    target: Option<StrategyTarget>,
     allow_missing: bool,
     write: &WriteArgs,
-    session: &mut Session<'_>,
-) -> Result<(), Failed> {
-    let name = format!("strategies/{id}");
-    let (target, kind) = match by_id(id, session).await {
-        Ok(found) => found,
-        Err(failed) if failed.exit == Exit::NotFound && allow_missing => {
-            return session.console.line(&said(&name, "not found", write.dry_run));
+    session: &Session<'_>,
+) -> Result<Deletion, Failed> {
+    let (name, target, kind) = match target {
+        Some(target) => (format!("strategies/{which} {}", in_words(&target)), target, which),
+        None => {
+            let name = format!("strategies/{which}");
+            match by_id(&which, session).await {
+                Ok((target, kind)) => (name, target, kind),
+                Err(failed) if failed.exit == Exit::NotFound && allow_missing => return Ok(Deletion::Missing(name)),
+                Err(failed) => return Err(failed),
+            }
         }
-        Err(failed) => return Err(failed),
     };
     let request = DeleteStrategyRequest {
         options: None,
@@ -113,20 +125,46 @@ pub(crate) async fn delete(
         etag: write.etag.clone(),
         allow_missing,
     };
-    let answer = session.client.write_scaling(ScalingWrite::DeleteStrategy(request), writing(write.dry_run)).await?;
-    let changed = answer.results.first().is_some_and(|result| result.changed);
-    let word = if changed { "deleted" } else { "not found" };
-    done(&name, word, answer.revision, write.dry_run, session)
+    Ok(Deletion::Of(name, Change::DeleteStrategy(request)))
 }
 
-fn target(args: &TargetArgs) -> Result<Option<StrategyTarget>, Failed> {
+/// Every strategy that is for exactly this target.
+pub(super) async fn delete_all(target: StrategyTarget, write: &WriteArgs, session: Session<'_>) -> Result<(), Failed> {
+    if !write.etag.is_empty() {
+        return Err(Failed::usage("--etag is of one resource: name the strategy"));
+    }
+    // Only to be able to name them: which are deleted is decided when it is recorded.
+    let listing = session.client.list(Kind::Strategy, Reading::Linearizable).await?;
+    let known = listing.resources.into_iter().filter_map(|it| match it.resource {
+        Some(Kept::Strategy(strategy)) if strategy.target.as_ref() == Some(&target) => Some(strategy.id),
+        _ => None,
+    });
+    let known: Vec<(&str, String)> = known.map(|id| ("deleted", format!("strategies/{id}"))).collect();
+    let words = in_words(&target);
+    let change = Change::DeleteStrategies(DeleteStrategiesRequest { options: None, target: Some(target) });
+    let answer = session.client.write(change, writing(write.dry_run)).await?;
+    if known.is_empty() {
+        session.console.say(&format!("there are no strategies {words}"));
+    }
+    removed(&known, answer.revision, write.dry_run, session)
+}
+
+fn in_words(target: &StrategyTarget) -> String {
+    match &target.target {
+        Some(Target::Cluster(name)) => format!("for {name}"),
+        Some(Target::Pattern(pattern)) => format!("for clusters like '{pattern}'"),
+        Some(Target::All(_)) | None => "for all clusters".to_owned(),
+    }
+}
+
+pub(super) fn target(args: &TargetArgs) -> Option<StrategyTarget> {
     let target = match (&args.cluster, args.all_clusters, &args.like) {
         (Some(name), _, _) => Target::Cluster(name.clone()),
         (None, true, Some(pattern)) => Target::Pattern(pattern.clone()),
         (None, true, None) => Target::All(true),
-        (None, false, _) => return Ok(None),
+        (None, false, _) => return None,
     };
-    Ok(Some(StrategyTarget { target: Some(target) }))
+    Some(StrategyTarget { target: Some(target) })
 }
 
 fn no_target() -> Failed {

@@ -4,9 +4,10 @@ use loadline_client::Kind;
 use loadline_client::v1::change::Change;
 use loadline_client::v1::{
     Cluster, CreateClusterRequest, CreateSizeRequest, DeleteRequest, RenameClusterRequest, SetSettingRequest, Size,
-    WriteResponse, WriteResult,
+    StrategyTarget, WriteResponse, WriteResult,
 };
 
+use super::scaling::Deletion;
 use super::{Session, writing};
 use crate::args::{Create, DeleteArgs, Rename, WriteArgs};
 use crate::exit::Failed;
@@ -48,35 +49,61 @@ pub(crate) async fn reset(names: Vec<String>, dry_run: bool, session: Session<'_
     let noun = Noun::Resource(Kind::Setting);
     let things = names.into_iter().map(|name| Named { noun, name }).collect();
     let write = WriteArgs { etag: String::new(), dry_run };
-    remove(things, false, false, &write, session).await
+    remove(things, None, false, false, &write, session).await
 }
 
 pub(crate) async fn delete(args: &DeleteArgs, session: Session<'_>) -> Result<(), Failed> {
-    match Selection::parse(&args.words)? {
-        Selection::All(noun) => Err(Failed::usage(format!("which of the {}? Name what to delete", noun.plural()))),
-        Selection::Some(things) => remove(things, args.ignore_not_found, args.cascade, &args.write, session).await,
+    let target = super::scaling::target(&args.target);
+    match (Selection::parse(&args.words)?, target) {
+        (Selection::All(Noun::Resource(Kind::Strategy)), Some(target)) => {
+            super::scaling::delete_all(target, &args.write, session).await
+        }
+        (Selection::All(Noun::Resource(Kind::Strategy)), None) => Err(Failed::usage(
+            "which of the strategies? Name what to delete",
+        )
+        .hint("an id such as s12.0, or --cluster NAME or --all-clusters [--like PATTERN] for all that are for that")),
+        (Selection::All(noun), _) => Err(Failed::usage(format!("which of the {}? Name what to delete", noun.plural()))),
+        (Selection::Some(things), target) => {
+            let strategies = things.iter().all(|thing| thing.noun == Noun::Resource(Kind::Strategy));
+            if target.is_some() && !strategies {
+                return Err(Failed::usage(
+                    "--cluster and --all-clusters say which strategies; nothing else has a target",
+                ));
+            }
+            remove(things, target, args.ignore_not_found, args.cascade, &args.write, session).await
+        }
     }
 }
 
 async fn remove(
     things: Vec<Named>,
+    target: Option<StrategyTarget>,
     allow_missing: bool,
     cascade: bool,
     write: &WriteArgs,
-    mut session: Session<'_>,
+    session: Session<'_>,
 ) -> Result<(), Failed> {
-    if let [Named { noun: Noun::Resource(Kind::Strategy), name }] = things.as_slice() {
-        return super::scaling::delete(name, allow_missing, write, &mut session).await;
-    }
     if things.len() > 1 && !write.etag.is_empty() {
         return Err(Failed::usage("--etag is of one resource: delete them one by one"));
     }
+    // What to say about each, and the change if there is one to make.
     let mut names = Vec::new();
     let mut changes = Vec::new();
+    let mut missing = Vec::new();
     for thing in things {
         let Noun::Resource(kind) = thing.noun else {
             return Err(Failed::usage("nodes are not deleted: use loadline operator raft remove-peer"));
         };
+        if kind == Kind::Strategy {
+            match super::scaling::delete_one(thing.name, target.clone(), allow_missing, write, &session).await? {
+                Deletion::Of(name, change) => {
+                    names.push(name);
+                    changes.push(change);
+                }
+                Deletion::Missing(name) => missing.push(name),
+            }
+            continue;
+        }
         names.push(format!("{}/{}", kind.plural(), thing.name));
         let request =
             DeleteRequest { options: None, name: thing.name, etag: write.etag.clone(), allow_missing, cascade };
@@ -84,30 +111,42 @@ async fn remove(
             Kind::Size => Change::DeleteSize(request),
             Kind::Cluster => Change::DeleteCluster(request),
             Kind::Setting => Change::DeleteSetting(request),
-            Kind::Strategy => return Err(Failed::usage("delete strategies one by one")),
-            Kind::Decision | Kind::Operation | Kind::Action => {
+            Kind::Strategy | Kind::Decision | Kind::Operation | Kind::Action => {
                 return Err(Failed::usage(format!("{} are not deleted: they are a record", kind.plural())));
             }
         });
     }
     let answer = match changes.as_slice() {
+        [] => WriteResponse::default(),
         [_] => session.client.write(changes.remove(0), writing(write.dry_run)).await?,
         _ => session.client.transact(changes, writing(write.dry_run)).await?,
     };
-    for (name, result) in names.iter().zip(&answer.results) {
-        let word = match (name.starts_with("settings/"), result.changed) {
-            (true, true) => "reset",
-            (true, false) => "unchanged",
-            (false, true) => "deleted",
-            (false, false) => "not found",
-        };
+    let word = |name: &str, changed: bool| match (name.starts_with("settings/"), changed) {
+        (true, true) => "reset",
+        (true, false) => "unchanged",
+        (false, true) => "deleted",
+        (false, false) => "not found",
+    };
+    let done = names.into_iter().zip(&answer.results).map(|(name, result)| (word(&name, result.changed), name));
+    let all: Vec<(&str, String)> = done.chain(missing.into_iter().map(|name| ("not found", name))).collect();
+    removed(&all, answer.revision, write.dry_run, session)
+}
+
+/// What became of each that was to be deleted.
+pub(super) fn removed(
+    all: &[(&str, String)],
+    revision: u64,
+    dry_run: bool,
+    session: Session<'_>,
+) -> Result<(), Failed> {
+    for (word, name) in all {
         match session.format {
             Format::Name => session.console.line(name)?,
             Format::Json | Format::Jsonl => {
-                let line = serde_json::json!({ "name": name, "result": word, "revision": answer.revision });
+                let line = serde_json::json!({ "name": name, "result": word, "revision": revision });
                 session.console.data(&json_line(&line)?)?;
             }
-            _ => session.console.line(&said(name, word, write.dry_run))?,
+            _ => session.console.line(&said(name, word, dry_run))?,
         }
     }
     Ok(())

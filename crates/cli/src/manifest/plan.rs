@@ -24,41 +24,71 @@ impl Change {
     }
 }
 
+/// Field, value now, value wanted. Nothing wanted means the default.
+pub(crate) type Difference = (String, Option<String>, Option<String>);
+
+/// What is there under a manifest's name.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Found {
+    Resource(ResourceView),
+    Strategy(v1::Strategy),
+}
+
 /// One manifest, what it changes, and how.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Step {
-    pub(crate) name: String,
+    /// Of a strategy that is to be created: not known yet.
+    pub(crate) name: Option<String>,
+    /// Of a strategy: type and target, by which people know it.
+    pub(crate) about: Option<String>,
     pub(crate) change: Change,
-    /// Field, value now, value wanted.
-    pub(crate) fields: Vec<(&'static str, Option<String>, String)>,
+    pub(crate) fields: Vec<Difference>,
     /// Nothing if it is as wanted.
     pub(crate) request: Option<change::Change>,
 }
 
-/// `found` is what is there under the manifest's name. The change carries its etag: if somebody else changes it between
-/// reading and writing, the whole transaction is refused rather than half of it overwritten.
-pub(crate) fn plan(wanted: &Manifest, found: Option<&ResourceView>) -> Step {
-    let now = |field: &str| -> Option<String> {
-        let fields = found?.fields();
-        fields.into_iter().find(|(name, _)| *name == field).map(|(_, value)| value)
+/// The change carries the etag of what was found: if somebody else changes it between reading and writing, the whole
+/// transaction is refused rather than half of it overwritten.
+pub(crate) fn plan(wanted: &Manifest, found: Option<&Found>) -> Step {
+    let (name, about, fields) = match (&wanted.spec, found) {
+        (Spec::Strategy(strategy), found) => {
+            let found = found.and_then(|found| if let Found::Strategy(found) = found { Some(found) } else { None });
+            let name = found.map(|found| format!("strategies/{}", found.id));
+            (name, Some(strategy.about()), strategy.differences(found))
+        }
+        (spec, found) => {
+            let found = found.and_then(|found| if let Found::Resource(view) = found { Some(view) } else { None });
+            (Some(wanted.full_name()), None, differences(spec, found))
+        }
     };
-    let fields: Vec<(&'static str, Option<String>, String)> = wanted_fields(&wanted.spec)
-        .into_iter()
-        .map(|(field, value)| (field, now(field), value))
-        .filter(|(_, now, wanted)| now.as_ref() != Some(wanted))
-        .collect();
     let change = match found {
         None => Change::Created,
         Some(_) if fields.is_empty() => Change::Unchanged,
         Some(_) => Change::Configured,
     };
-    let etag = found.map(|found| found.etag().to_owned()).unwrap_or_default();
+    let etag = match found {
+        None => String::new(),
+        Some(Found::Resource(view)) => view.etag().to_owned(),
+        Some(Found::Strategy(strategy)) => strategy.etag.clone(),
+    };
     let request = match change {
         Change::Unchanged => None,
         Change::Created => Some(create(wanted)),
-        Change::Configured => configure(wanted, etag),
+        Change::Configured => configure(wanted, &fields, etag),
     };
-    Step { name: wanted.full_name(), change, fields, request }
+    Step { name, about, change, fields, request }
+}
+
+fn differences(spec: &Spec, found: Option<&ResourceView>) -> Vec<Difference> {
+    let now = |field: &str| -> Option<String> {
+        let fields = found?.fields();
+        fields.into_iter().find(|(name, _)| *name == field).map(|(_, value)| value)
+    };
+    wanted_fields(spec)
+        .into_iter()
+        .map(|(field, value)| (field.to_owned(), now(field), Some(value)))
+        .filter(|(_, now, wanted)| now != wanted)
+        .collect()
 }
 
 fn wanted_fields(spec: &Spec) -> Vec<(&'static str, String)> {
@@ -71,7 +101,7 @@ fn wanted_fields(spec: &Spec) -> Vec<(&'static str, String)> {
         .into_iter()
         .filter_map(|(field, value)| Some((field, value?)))
         .collect(),
-        Spec::Cluster => Vec::new(),
+        Spec::Cluster | Spec::Strategy(_) => Vec::new(),
         Spec::Setting { value } => vec![("value", value.clone())],
     }
 }
@@ -95,10 +125,11 @@ fn create(wanted: &Manifest) -> change::Change {
         }
         // A setting is always there; one that is not known gets its refusal from the group.
         Spec::Setting { value } => set(name, value.clone(), String::new()),
+        Spec::Strategy(strategy) => strategy.create(),
     }
 }
 
-fn configure(wanted: &Manifest, etag: String) -> Option<change::Change> {
+fn configure(wanted: &Manifest, fields: &[Difference], etag: String) -> Option<change::Change> {
     let name = wanted.name.clone();
     match &wanted.spec {
         Spec::Size { rank, slots, price_micros } => Some(change::Change::UpdateSize(v1::UpdateSizeRequest {
@@ -112,6 +143,7 @@ fn configure(wanted: &Manifest, etag: String) -> Option<change::Change> {
         // A cluster has no fields that could differ.
         Spec::Cluster => None,
         Spec::Setting { value } => Some(set(name, value.clone(), etag)),
+        Spec::Strategy(strategy) => Some(strategy.configure(fields, etag)),
     }
 }
 
@@ -124,7 +156,7 @@ mod tests {
     use super::super::parse;
     use super::*;
 
-    fn size_there(slots: u32) -> ResourceView {
+    fn size_there(slots: u32) -> Found {
         let size = v1::Size {
             name: "100cc".into(),
             rank: 10,
@@ -133,7 +165,7 @@ mod tests {
             etag: "4.0".into(),
             ..v1::Size::default()
         };
-        ResourceView::Size(size.into())
+        Found::Resource(ResourceView::Size(size.into()))
     }
 
     fn wanted() -> Manifest {
@@ -143,24 +175,69 @@ mod tests {
     #[test]
     fn what_is_not_there_is_created() {
         let step = plan(&wanted(), None);
-        assert_eq!((step.change, step.name.as_str()), (Change::Created, "sizes/100cc"));
+        assert_eq!((step.change, step.name.as_deref()), (Change::Created, Some("sizes/100cc")));
         assert!(matches!(step.request, Some(change::Change::CreateSize(_))));
     }
 
     #[test]
     fn what_is_as_wanted_stays_and_absent_fields_are_not_compared() {
-        assert_eq!(
-            plan(&wanted(), Some(&size_there(1))),
-            Step { name: "sizes/100cc".into(), change: Change::Unchanged, fields: Vec::new(), request: None }
-        );
+        let name = Some("sizes/100cc".to_owned());
+        let expected = Step { name, about: None, change: Change::Unchanged, fields: Vec::new(), request: None };
+        assert_eq!(plan(&wanted(), Some(&size_there(1))), expected);
     }
 
     #[test]
     fn what_differs_is_changed_under_the_etag_that_was_read() {
         let step = plan(&wanted(), Some(&size_there(7)));
         assert_eq!(step.change, Change::Configured);
-        assert_eq!(step.fields, [("slots", Some("7".to_owned()), "1".to_owned())]);
+        assert_eq!(step.fields, [("slots".to_owned(), Some("7".to_owned()), Some("1".to_owned()))]);
         let Some(change::Change::UpdateSize(request)) = step.request else { panic!("{step:?}") };
         assert_eq!((request.etag.as_str(), request.slots, request.rank), ("4.0", Some(1), None));
+    }
+
+    fn strategy_there(options: &[(&str, &str)]) -> Found {
+        let target = v1::strategy_target::Target::Cluster("demo".into());
+        Found::Strategy(v1::Strategy {
+            id: "s12.0".into(),
+            r#type: "target_size".into(),
+            target: Some(v1::StrategyTarget { target: Some(target) }),
+            options: options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            etag: "12.0".into(),
+            ..v1::Strategy::default()
+        })
+    }
+
+    fn wanted_strategy() -> Manifest {
+        let text =
+            "kind: strategy\nspec: {type: target_size, target: {cluster: demo}, options: {SIZE: 100cc, COOLDOWN: 5m}}";
+        parse(text).expect("a manifest").remove(0)
+    }
+
+    #[test]
+    fn a_strategy_with_the_same_options_stays_however_they_are_written() {
+        let there = strategy_there(&[("size", "100cc"), ("cooldown_s", "300"), ("config_version", "1")]);
+        let step = plan(&wanted_strategy(), Some(&there));
+        assert_eq!((step.change, step.request), (Change::Unchanged, None));
+        assert_eq!(step.name.as_deref(), Some("strategies/s12.0"));
+        assert_eq!(step.about.as_deref(), Some("target_size for demo"));
+    }
+
+    #[test]
+    fn an_option_that_the_file_does_not_have_goes_back_to_its_default() {
+        let there = strategy_there(&[("size", "25cc"), ("dry_run", "true"), ("config_version", "1")]);
+        let step = plan(&wanted_strategy(), Some(&there));
+        let text = |text: &str| Some(text.to_owned());
+        let expected = [
+            ("cooldown_s".to_owned(), None, text("300")),
+            ("dry_run".to_owned(), text("true"), None),
+            ("size".to_owned(), text("25cc"), text("100cc")),
+        ];
+        assert_eq!(step.fields, expected);
+        let Some(change::Change::UpdateStrategy(request)) = step.request else { panic!("{:?}", step.request) };
+        assert_eq!((request.etag.as_str(), request.reset), ("12.0", vec!["dry_run".to_owned()]));
+        assert_eq!(
+            request.set.into_iter().collect::<Vec<_>>(),
+            [("cooldown_s", "300"), ("size", "100cc")].map(|(key, value)| (key.to_owned(), value.to_owned()))
+        );
     }
 }
