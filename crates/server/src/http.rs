@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::metrics::{Metrics, Standing};
 use crate::readiness::Readiness;
+use crate::scaling_figures;
 
 /// Prometheus 2 reads this version of the text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -42,7 +43,7 @@ impl Pages {
 
     /// What is read at the moment of asking.
     fn standing(&self) -> Standing {
-        let status = self.node.status();
+        let (status, state) = (self.node.status(), self.node.latest());
         Standing {
             role: role_label(status.role),
             term: status.term,
@@ -57,6 +58,7 @@ impl Pages {
             disk_free_bytes: status.disk_free_bytes,
             disk_reserve_bytes: self.disk_reserve,
             disk_used_bytes: status.disk_used_bytes,
+            unsettled_actions: scaling_figures::unsettled(&state),
         }
     }
 }

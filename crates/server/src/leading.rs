@@ -1,11 +1,12 @@
-//! What only the leader does: it raises the rules once every node knows them.
+//! What only the leader does: it acts on the backends and looks at them, tells what scaling does, and raises the rules once
+//! every node knows them.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use loadline_executor::{Duties, Duty, Leadership, Tenure};
+use loadline_executor::{Duties, Duty, Executor, Leadership, Tenure};
 use loadline_raft_node::Node;
 use loadline_state_machine::{Actor, Command, RULES_VERSION_MAX, Request, RulesVersion};
 use tokio_stream::wrappers::WatchStream;
@@ -13,16 +14,18 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::proposals::Proposals;
+use crate::scaling_log::TellScaling;
 
 /// How often the leader looks whether an upgrade is complete. Nobody waits for it.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Does the leader's duties until `closing`.
-pub(crate) async fn lead(node: Node, proposals: Proposals, closing: CancellationToken) {
+pub(crate) async fn lead(node: Node, proposals: Proposals, executor: Executor, closing: CancellationToken) {
     let name = node.status().name;
     let raise_rules = RaiseRules { view: node.clone(), proposals, actor: Actor::new(format!("node {name}"), "duty") };
     let leadership = leaderships(&node).take_until(closing.cancelled_owned());
-    Duties::new().with(raise_rules).run(leadership).await;
+    let duties = Duties::new().with(raise_rules).with(TellScaling { node });
+    executor.join(duties).run(leadership).await;
 }
 
 /// The leaderships of this node, in the terms of whoever acts under them.

@@ -9,15 +9,19 @@
 //! Not here: what a request means (`loadline-state-machine`), how it is recorded (`loadline-raft-node`), who acts on the
 //! outside world (`loadline-executor`).
 
+mod acting;
+mod backend_figures;
 pub mod config;
 mod grpc;
 mod http;
+mod json_lines;
 mod leading;
 mod logging;
 mod metrics;
 mod proposals;
 mod readiness;
 mod scaling_figures;
+mod scaling_log;
 mod serve;
 mod shutdown;
 

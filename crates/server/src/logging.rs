@@ -6,6 +6,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{LogFormat, ServerConfig};
+use crate::json_lines::JsonLines;
 
 /// Libraries that tell at `info` what only their authors want to know.
 const CHATTY: [&str; 7] = ["openraft", "h2", "hyper", "hyper_util", "sled", "tonic", "tower"];
@@ -18,7 +19,7 @@ pub fn init_logging(config: &ServerConfig) {
         .with_ansi(std::io::stderr().is_terminal());
     let _already_there = match config.log_format {
         LogFormat::Text => builder.finish().try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).finish().try_init(),
+        LogFormat::Json => builder.event_format(JsonLines).finish().try_init(),
     };
 }
 

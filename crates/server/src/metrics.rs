@@ -4,6 +4,7 @@
 //! indexes, free disk) is read when somebody asks. Labels have few values: methods, codes, results, roles. Never the name
 //! of a resource.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use loadline_raft_node::NodeObserver;
@@ -12,8 +13,10 @@ use prometheus::{
     Opts, Registry, TextEncoder,
 };
 
+use crate::backend_figures::BackendFigures;
+
 /// From a tenth of a millisecond (a fast disk) to ten seconds (a stalled one).
-const SECONDS: [f64; 16] =
+pub(crate) const SECONDS: [f64; 16] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const COUNTS: [f64; 11] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
 const SIZES: [f64; 9] = [64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0];
@@ -34,7 +37,12 @@ pub(crate) struct Standing {
     pub(crate) disk_free_bytes: u64,
     pub(crate) disk_reserve_bytes: u64,
     pub(crate) disk_used_bytes: u64,
+    /// By status.
+    pub(crate) unsettled_actions: [(&'static str, u64); 4],
 }
+
+/// The one part of this node that others would call a widget: what it times and counts goes under this label.
+pub(crate) const WIDGET: &str = "auto_scaling";
 
 /// The roles a node can have; each is a label, and exactly one is 1.
 pub(crate) const ROLES: [&str; 6] = ["leader", "follower", "candidate", "learner", "joining", "stopped"];
@@ -90,38 +98,52 @@ pub(crate) struct Metrics {
     pub(crate) scaling_decisions: IntCounterVec,
     pub(crate) scaling_actions: IntCounterVec,
     pub(crate) cooldown_skips: IntCounterVec,
-    pub(crate) rate_limit_hits: IntCounter,
+    pub(crate) rate_limit_hits: IntCounterVec,
+    tick_duration: Histogram,
+    pub(crate) tick_errors: IntCounter,
+    pub(crate) event_handling: HistogramVec,
+    unsettled_actions: IntGaugeVec,
+
+    /// Shared with the executor, which tells it what it does.
+    pub(crate) backends: Arc<BackendFigures>,
 }
 
 /// Makes each metric and registers it. Names and labels are literals, so a mistake shows in the first test that starts.
-struct Maker(Registry);
+pub(crate) struct Maker(Registry);
 
 #[expect(clippy::expect_used, reason = "names and labels are literals below; any test that makes metrics would fail")]
 impl Maker {
-    fn keep<M: prometheus::core::Collector + Clone + 'static>(&self, metric: Result<M, prometheus::Error>) -> M {
+    pub(crate) fn keep<M: prometheus::core::Collector + Clone + 'static>(
+        &self,
+        metric: Result<M, prometheus::Error>,
+    ) -> M {
         let metric = metric.expect("metric names and labels are valid");
         self.0.register(Box::new(metric.clone())).expect("each metric is registered once");
         metric
     }
 
-    fn gauge(&self, name: &str, help: &str) -> IntGauge {
+    pub(crate) fn gauge(&self, name: &str, help: &str) -> IntGauge {
         self.keep(IntGauge::new(name, help))
     }
 
-    fn counter(&self, name: &str, help: &str) -> IntCounter {
+    pub(crate) fn counter(&self, name: &str, help: &str) -> IntCounter {
         self.keep(IntCounter::new(name, help))
     }
 
-    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+    pub(crate) fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
         self.keep(IntCounterVec::new(Opts::new(name, help), labels))
     }
 
-    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+    pub(crate) fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
         self.keep(IntGaugeVec::new(Opts::new(name, help), labels))
     }
 
-    fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+    pub(crate) fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
         self.keep(Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec())))
+    }
+
+    pub(crate) fn histograms(&self, name: &str, help: &str, buckets: &[f64], labels: &[&str]) -> HistogramVec {
+        self.keep(HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels))
     }
 }
 
@@ -209,11 +231,12 @@ impl Metrics {
                 "gRPC calls that ended, by method and code.",
                 &["method", "code"],
             ),
-            grpc_duration: m.keep(HistogramVec::new(
-                HistogramOpts::new("loadline_grpc_request_duration_seconds", "Time of a gRPC call, to its last byte.")
-                    .buckets(SECONDS.to_vec()),
+            grpc_duration: m.histograms(
+                "loadline_grpc_request_duration_seconds",
+                "Time of a gRPC call, to its last byte.",
+                &SECONDS,
                 &["method"],
-            )),
+            ),
             grpc_in_flight: m.gauges(
                 "loadline_grpc_requests_in_flight",
                 "gRPC calls under way, by service.",
@@ -242,10 +265,40 @@ impl Metrics {
                 "Decisions in which a strategy was held by a cooldown. Every node counts all of them.",
                 &["strategy"],
             ),
-            rate_limit_hits: m.counter(
+            rate_limit_hits: m.counters(
                 "loadline_auto_scaling_rate_limit_hits_total",
-                "Decisions that the rate limit of their cluster held. Every node counts all of them.",
+                "Decisions that the rate limit of their cluster held; after a hundred clusters the rest is \"other\". Every \
+                 node counts all of them.",
+                &["cluster_id"],
             ),
+            tick_duration: m
+                .histograms(
+                    "loadline_widget_tick_duration_seconds",
+                    "Time to apply one batch of entries, with everything that was decided because of it.",
+                    &SECONDS,
+                    &["widget"],
+                )
+                .with_label_values(&[WIDGET]),
+            tick_errors: m
+                .counters(
+                    "loadline_widget_tick_errors_total",
+                    "Strategies that came to no decision. Every node counts all of them.",
+                    &["widget"],
+                )
+                .with_label_values(&[WIDGET]),
+            event_handling: m.histograms(
+                "loadline_widget_event_handling_duration_seconds",
+                "Time from taking in what happened until it was recorded, applied and decided upon, by what it was.",
+                &SECONDS,
+                &["widget", "event_type"],
+            ),
+            unsettled_actions: m.gauges(
+                "loadline_auto_scaling_unsettled_actions",
+                "Actions that are not settled yet, by status; UNKNOWN are those whose outcome nobody knows.",
+                &["status"],
+            ),
+
+            backends: Arc::new(BackendFigures::new(&m)),
             registry: m.0,
         }
     }
@@ -267,6 +320,9 @@ impl Metrics {
         self.disk_free.set(signed(standing.disk_free_bytes));
         self.disk_reserve.set(signed(standing.disk_reserve_bytes));
         self.disk_used.set(signed(standing.disk_used_bytes));
+        for (status, count) in standing.unsettled_actions {
+            self.unsettled_actions.with_label_values(&[status]).set(signed(count));
+        }
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
         Ok(String::from_utf8_lossy(&text).into_owned())
@@ -302,6 +358,7 @@ impl NodeObserver for Metrics {
 
     fn applied(&self, entries: usize, took: Duration) {
         self.apply_duration.observe(took.as_secs_f64());
+        self.tick_duration.observe(took.as_secs_f64());
         self.applied_entries.inc_by(entries as u64);
     }
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use loadline_raft_node::{Node, ProposeError};
-use loadline_state_machine::{Receipt, Request};
+use loadline_state_machine::{Command, Receipt, Request};
+use tokio::time::Instant;
 
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, WIDGET};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Proposals {
@@ -21,8 +22,13 @@ impl Proposals {
     pub(crate) async fn propose(&self, request: Request) -> Result<Receipt, ProposeError> {
         let mut waiting = Waiting { metrics: &self.metrics, result: "abandoned" };
         self.metrics.proposals_in_flight.inc();
+        let (began, kind) = (Instant::now(), request.commands.first().and_then(event_type));
         let outcome = self.node.propose(request).await;
         waiting.result = result(&outcome);
+        if let (Some(kind), Ok(_)) = (kind, &outcome) {
+            let handled = self.metrics.event_handling.with_label_values(&[WIDGET, kind]);
+            handled.observe(began.elapsed().as_secs_f64());
+        }
         outcome
     }
 }
@@ -37,6 +43,22 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.metrics.proposals_in_flight.dec();
         self.metrics.proposals.with_label_values(&[self.result]).inc();
+    }
+}
+
+/// What a command is to whoever scales; nothing if it does not matter there.
+fn event_type(command: &Command) -> Option<&'static str> {
+    match command {
+        Command::ReportSignals { .. } => Some("signals"),
+        Command::ClaimAction { .. } => Some("claim"),
+        Command::RecordOutcome { .. } => Some("outcome"),
+        Command::CreateStrategy { .. }
+        | Command::ChangeStrategy { .. }
+        | Command::DropStrategy { .. }
+        | Command::DropStrategies { .. }
+        | Command::SetSetting { .. }
+        | Command::ResetSetting { .. } => Some("configuration"),
+        _ => None,
     }
 }
 

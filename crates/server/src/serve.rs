@@ -13,6 +13,7 @@ use loadline_api::v1::operator_server::OperatorServer;
 use loadline_api::v1::scaling_server::ScalingServer;
 use loadline_api::v1::signals_server::SignalsServer;
 use loadline_api::v1::watch_server::WatchServer;
+use loadline_executor::{Backends, Executor, Noting, Unwatched, Witness};
 use loadline_log::{OpenError, RealDisk, SharedDisk, Threading};
 use loadline_raft_node::{
     Clock, Dial, Node, NodeConfig, NodeObserver, PlainDial, StartError, StopReason, SystemClock, Timing,
@@ -26,6 +27,7 @@ use tonic_health::ServingStatus;
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use tracing::info;
 
+use crate::acting::NodeGroup;
 use crate::config::{Limits, ServerConfig};
 use crate::grpc::admin::AdminService;
 use crate::grpc::exchange::Exchange;
@@ -121,7 +123,7 @@ pub async fn serve_on(
     serve_in(world, listeners, config, shutdown).await
 }
 
-/// What a node takes for granted, and a test or a simulator makes up: disk, network, clocks.
+/// What a node takes for granted, and a test or a simulator makes up: disk, network, clocks, and where replicas live.
 #[derive(Debug)]
 pub struct World {
     pub disk: SharedDisk,
@@ -130,10 +132,14 @@ pub struct World {
     pub dial: Arc<dyn Dial>,
     pub clock: Arc<dyn Clock>,
     pub threading: Threading,
+    /// Where replicas live, by the names that clusters are placed under.
+    pub backends: Backends,
+    /// Is told of every step on the way of an action.
+    pub witness: Arc<dyn Witness>,
 }
 
 impl World {
-    /// The data folder, plain connections, and the clocks of this machine.
+    /// The data folder, plain connections, and the clocks of this machine; no backends.
     pub fn real(config: &ServerConfig) -> Result<World, ServeError> {
         let disk = RealDisk::open(&config.data_dir).map_err(ServeError::DataDir)?;
         Ok(World {
@@ -142,6 +148,8 @@ impl World {
             dial: Arc::new(PlainDial),
             clock: Arc::new(SystemClock),
             threading: Threading::Thread,
+            backends: Backends::new(),
+            witness: Arc::new(Unwatched),
         })
     }
 }
@@ -163,6 +171,11 @@ pub async fn serve_in(
     let closing = CancellationToken::new();
     let readiness = Readiness::new(node.clone(), closing.clone());
     let proposals = Proposals::new(node.clone(), Arc::clone(&metrics));
+    metrics.backends.know(&world.backends);
+    let group = NodeGroup::new(&config.name, node.clone(), proposals.clone());
+    let executor = Executor::new(Arc::new(group), world.backends)
+        .witnessed_by(world.witness)
+        .noted_by(Arc::clone(&metrics.backends) as Arc<dyn Noting>);
     let http_endpoint = http_endpoint(&config, listeners.http.local_addr().ok());
     info!(
         name = config.name,
@@ -221,7 +234,12 @@ pub async fn serve_in(
     ];
     let mut remains = Remains {
         node: node.clone(),
-        leading: AbortOnDropHandle::new(tokio::spawn(leading::lead(node.clone(), proposals, closing.clone()))),
+        leading: AbortOnDropHandle::new(tokio::spawn(leading::lead(
+            node.clone(),
+            proposals,
+            executor,
+            closing.clone(),
+        ))),
         closing,
         stop_accepting,
         doors: doors.all(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use loadline_executor::{Backends, Unwatched};
 use loadline_log::{ModelDisk, Threading};
 use loadline_raft_node::{PlainDial, StopReason, SystemClock};
 use loadline_server::{Listeners, ServeError, World, serve, serve_in, serve_on};
@@ -77,6 +78,8 @@ async fn a_node_whose_disk_fails_ends_by_itself_and_says_what_to_do() {
         dial: Arc::new(PlainDial),
         clock: Arc::new(SystemClock),
         threading: Threading::Thread,
+        backends: Backends::new(),
+        witness: Arc::new(Unwatched),
     };
     let channel = tonic::transport::Channel::from_shared(format!("http://{}", place.grpc)).unwrap().connect_lazy();
     let running = tokio::spawn(serve_in(world, place.listeners, config, std::future::pending()));
