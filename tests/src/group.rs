@@ -18,6 +18,10 @@ pub struct Options {
     pub flags: Vec<String>,
     /// A program that runs the node, such as `strace` with its flags.
     pub wrapper: Vec<String>,
+    /// Further variables for every node.
+    pub variables: Vec<(String, String)>,
+    /// What every node is told in a file, as TOML: backends, for example.
+    pub config: String,
 }
 
 impl Options {
@@ -128,6 +132,12 @@ impl Group {
         command.args(["--grpc-listen", &member.grpc, "--http-listen", &member.http]);
         command.args([if joins { "--join" } else { "--peers" }, &founders.join(",")]);
         command.args(&self.options.flags);
+        if !self.options.config.is_empty() {
+            let path = member.log.with_file_name("node.toml");
+            std::fs::write(&path, &self.options.config)?;
+            command.arg("--config").arg(path);
+        }
+        command.envs(self.options.variables.iter().map(|(name, value)| (name, value)));
         command.env("XDG_CONFIG_HOME", self.folder.path().join("config"));
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         member.child = Some(command.spawn().with_context(|| format!("starting {words:?}"))?);

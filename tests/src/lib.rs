@@ -1,10 +1,12 @@
-//! What the tests with real processes share: a [`Group`] of nodes, [`load`] on it, and questions to [`ask`] it.
+//! What the tests with real processes share: a [`Group`] of nodes, [`load`] on it, questions to [`ask`]
+//! it, and [`holding`] it at a step.
 //!
 //! The tests are in `tests/tests/`, one file for what a reader would look for. Each starts its own nodes on free ports
 //! and ends them by the process ids it got. Not here: tests of one crate alone; they are in that crate.
 
 pub mod ask;
 pub mod group;
+pub mod holding;
 pub mod load;
 pub mod strace;
 

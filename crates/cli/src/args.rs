@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::bench::Bench;
+use crate::commands::load::LoadArgs;
 use crate::dev::DevArgs;
 use crate::output::Format;
 use crate::plan::PlanArgs;
@@ -127,6 +128,8 @@ pub(crate) enum Verb {
     },
     /// Report by hand what a collector would see, to try things out
     Signal(SignalArgs),
+    /// Make believe that a cluster is used for a while, to see it scale
+    Load(LoadArgs),
     /// Give a cluster another name
     Rename {
         #[command(subcommand)]

@@ -12,6 +12,7 @@ mod console;
 mod context;
 mod dev;
 mod exit;
+mod hooks;
 mod manifest;
 mod noun;
 mod output;
@@ -29,8 +30,15 @@ use crate::args::Cli;
 use crate::console::Console;
 use crate::exit::Exit;
 
+pub use crate::hooks::Hooks;
+
 /// Runs the command that this process was called with.
 pub fn main() -> ExitCode {
+    main_with(Hooks::default())
+}
+
+/// The same with a node that lives in another world. For programs that test this one.
+pub fn main_with(hooks: Hooks) -> ExitCode {
     // The parser speaks before anybody has read its result.
     console::set_colour(std::env::args_os().any(|word| word == "--no-color"));
     let cli = match Cli::try_parse() {
@@ -42,7 +50,7 @@ pub fn main() -> ExitCode {
         }
     };
     let mut console = Console::of_process();
-    match commands::run(cli, &mut console) {
+    match commands::run(cli, &hooks, &mut console) {
         Ok(()) => Exit::Ok.into(),
         Err(failed) => {
             console.fail(&failed);

@@ -3,6 +3,7 @@
 mod apply;
 mod config;
 mod get;
+pub(crate) mod load;
 mod raft;
 mod scaling;
 mod serve;
@@ -24,6 +25,7 @@ use crate::console::Console;
 use crate::context::{self, File, Resolved, Wishes};
 use crate::dev;
 use crate::exit::{Exit, Failed};
+use crate::hooks::Hooks;
 use crate::output::Format;
 use crate::{bench, plan};
 
@@ -41,10 +43,10 @@ pub(crate) struct Session<'a> {
 /// not keep anybody waiting for the whole time-out.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 
-pub(crate) fn run(cli: Cli, console: &mut Console) -> Result<(), Failed> {
+pub(crate) fn run(cli: Cli, hooks: &Hooks, console: &mut Console) -> Result<(), Failed> {
     let global = cli.global;
     match cli.verb {
-        Verb::Serve(args) => serve::serve(&args),
+        Verb::Serve(args) => serve::serve(&args, hooks),
         Verb::Dev(args) => dev::run(args, local_format(&global), console),
         Verb::Config { what: Config::Check(args) } => config::check(&args, local_format(&global), console),
         Verb::Config { what } => config::contexts(what, &global, console),
@@ -108,6 +110,7 @@ async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
         Verb::Approve { action } => scaling::approve(&action, session).await,
         Verb::Reject { action, reason } => scaling::reject(&action, reason, session).await,
         Verb::Signal(args) => scaling::signal(args, session).await,
+        Verb::Load(args) => load::load(args, session).await,
         Verb::Get(args) if args.watch => watch::watch(&args, session).await,
         Verb::Get(args) => get::get(&args, session).await,
         Verb::Describe { what } => get::describe(&what.words, session).await,

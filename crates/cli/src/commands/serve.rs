@@ -1,14 +1,16 @@
 //! `serve`: one node in this process.
 
+use loadline_server::{Listeners, ServerConfig, World, init_logging, serve_in};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{Exit, Failed};
+use crate::hooks::Hooks;
 use crate::serve_args::ServeArgs;
 
-pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failed> {
+pub(crate) fn serve(args: &ServeArgs, hooks: &Hooks) -> Result<(), Failed> {
     if let Some(supervisor) = args.supervisor {
         die_with(Pid::from_raw(supervisor))?;
     }
@@ -26,10 +28,22 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failed> {
                 _ = interrupt.recv() => {}
             }
         };
-        loadline_server::serve(config, shutdown)
+        run(config, hooks, shutdown)
             .await
             .map_err(|error| Failed::new(Exit::Failure, format!("node {name} has stopped: {}", with_causes(&error))))
     })
+}
+
+/// The port before the data folder: a taken one is the more common mistake, and the easier one to undo.
+async fn run(
+    config: ServerConfig,
+    hooks: &Hooks,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), loadline_server::ServeError> {
+    init_logging(&config);
+    let listeners = Listeners::bind(&config).await?;
+    let world = hooks.world(World::real(&config)?);
+    serve_in(world, listeners, config, shutdown).await
 }
 
 /// This process ends with `supervisor`, even if that is killed with no time to say so: nobody wants nodes that run on
