@@ -25,7 +25,9 @@ async fn it_keeps_what_every_backend_promises() {
     suite(|| async {
         let site = Site::start().await;
         // Two nodes have a client each.
-        Subject::new(Arc::new(site.webhook())).with_other_node(Arc::new(site.webhook())).keeping(site)
+        // One of the checks waits for all of the deadline.
+        let webhook = || Arc::new(site.webhook_with(|config| config.call_deadline = Duration::from_secs(4)));
+        Subject::new(webhook()).with_other_node(webhook()).keeping(site)
     })
     .await;
 }
