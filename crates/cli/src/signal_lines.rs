@@ -37,7 +37,7 @@ fn read(value: &Value) -> Read<ClusterSignals> {
         }
     }
     if let Some(node) = fields.optional("activity") {
-        seen.push(Seen::Activity(activity(node)?));
+        seen.push(Seen::Activity(activity(&node)?));
     }
     if let Some(node) = fields.optional("replica") {
         let mut it = node.object("an object with name, size and ready")?;
@@ -90,7 +90,7 @@ fn read(value: &Value) -> Read<ClusterSignals> {
 }
 
 /// `{"idle_for": "1h"}`; `{}` means just now, `{"none": true}` that nobody was seen at all.
-fn activity(node: Node<'_>) -> Read<ActivitySeen> {
+fn activity(node: &Node<'_>) -> Read<ActivitySeen> {
     let mut it = node.clone().object("an object with idle_for, or with none")?;
     let none = flag(&mut it, "none")?;
     let idle_for = it.optional("idle_for").map(|node| span(&node)).transpose()?;

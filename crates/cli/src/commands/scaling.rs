@@ -95,7 +95,7 @@ async fn by_id(id: &str, session: &Session<'_>) -> Result<(StrategyTarget, Strin
 /// A strategy that is to be deleted.
 pub(super) enum Deletion {
     /// What it is called, and the change.
-    Of(String, Change),
+    Of(String, Box<Change>),
     Missing(String),
 }
 
@@ -125,11 +125,15 @@ pub(super) async fn delete_one(
         etag: write.etag.clone(),
         allow_missing,
     };
-    Ok(Deletion::Of(name, Change::DeleteStrategy(request)))
+    Ok(Deletion::Of(name, Box::new(Change::DeleteStrategy(request))))
 }
 
 /// Every strategy that is for exactly this target.
-pub(super) async fn delete_all(target: StrategyTarget, write: &WriteArgs, session: Session<'_>) -> Result<(), Failed> {
+pub(super) async fn delete_all(
+    target: StrategyTarget,
+    write: &WriteArgs,
+    mut session: Session<'_>,
+) -> Result<(), Failed> {
     if !write.etag.is_empty() {
         return Err(Failed::usage("--etag is of one resource: name the strategy"));
     }
@@ -146,7 +150,7 @@ pub(super) async fn delete_all(target: StrategyTarget, write: &WriteArgs, sessio
     if known.is_empty() {
         session.console.say(&format!("there are no strategies {words}"));
     }
-    removed(&known, answer.revision, write.dry_run, session)
+    removed(&known, answer.revision, write.dry_run, &mut session)
 }
 
 fn in_words(target: &StrategyTarget) -> String {

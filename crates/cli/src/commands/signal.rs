@@ -71,7 +71,7 @@ type Line = (usize, Result<String, std::io::Error>);
 async fn many(file: &Path, stream: SignalStream, session: Session<'_>) -> Result<(), Failed> {
     let mut sending = Sending { stream, lines: VecDeque::new(), unknown: BTreeSet::new(), shown: shown(file) };
     if file == Path::new("-") {
-        sending.from_stdin().await?;
+        sending.read_stdin().await?;
     } else {
         let text = std::fs::read_to_string(file)
             .map_err(|error| Failed::usage(format!("{} cannot be read: {error}", sending.shown)))?;
@@ -133,7 +133,7 @@ impl Sending {
         signal_lines::parse(line).map_err(|wrong| Failed::usage(format!("{}, line {number}: {wrong}", self.shown)))
     }
 
-    async fn from_stdin(&mut self) -> Result<(), Failed> {
+    async fn read_stdin(&mut self) -> Result<(), Failed> {
         let (sender, mut lines) = mpsc::channel::<Line>(64);
         // A thread of its own: reading stdin blocks, and acknowledgements come meanwhile.
         std::thread::spawn(move || {

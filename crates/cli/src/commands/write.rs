@@ -81,7 +81,7 @@ async fn remove(
     allow_missing: bool,
     cascade: bool,
     write: &WriteArgs,
-    session: Session<'_>,
+    mut session: Session<'_>,
 ) -> Result<(), Failed> {
     if things.len() > 1 && !write.etag.is_empty() {
         return Err(Failed::usage("--etag is of one resource: delete them one by one"));
@@ -98,7 +98,7 @@ async fn remove(
             match super::scaling::delete_one(thing.name, target.clone(), allow_missing, write, &session).await? {
                 Deletion::Of(name, change) => {
                     names.push(name);
-                    changes.push(change);
+                    changes.push(*change);
                 }
                 Deletion::Missing(name) => missing.push(name),
             }
@@ -129,7 +129,7 @@ async fn remove(
     };
     let done = names.into_iter().zip(&answer.results).map(|(name, result)| (word(&name, result.changed), name));
     let all: Vec<(&str, String)> = done.chain(missing.into_iter().map(|name| ("not found", name))).collect();
-    removed(&all, answer.revision, write.dry_run, session)
+    removed(&all, answer.revision, write.dry_run, &mut session)
 }
 
 /// What became of each that was to be deleted.
@@ -137,7 +137,7 @@ pub(super) fn removed(
     all: &[(&str, String)],
     revision: u64,
     dry_run: bool,
-    session: Session<'_>,
+    session: &mut Session<'_>,
 ) -> Result<(), Failed> {
     for (word, name) in all {
         match session.format {

@@ -197,15 +197,17 @@ fn stage(stage: &v1::Stage) -> Value {
             ("reason", reason(change.reason.as_ref())),
         ])
     });
-    object([
+    let mut whole = object([
         ("strategy", json!(stage.strategy)),
         ("type", json!(stage.r#type)),
         ("reason", reason(stage.reason.as_ref())),
         ("changes", Value::Array(changes.collect())),
-        ("desired", replicas(&stage.desired)),
         ("would_change", would_change(stage.would_change.as_ref())),
         ("tied_with", json!(stage.tied_with)),
-    ])
+    ]);
+    // Wanting nothing is something to know.
+    whole["desired"] = replicas(&stage.desired);
+    whole
 }
 
 fn planned(step: &v1::PlannedStep) -> Value {
@@ -280,7 +282,8 @@ fn signals(signals: &v1::SignalsView) -> Value {
     ])
 }
 
-fn decision(it: &v1::Decision) -> Value {
+/// The form of a decision wherever one is shown, `plan` included.
+pub(crate) fn decision(it: &v1::Decision) -> Value {
     let brakes =
         it.brakes.iter().map(|held| object([("brake", reason(held.brake.as_ref())), ("until", time(held.until_ms))]));
     let shadow = it.shadow.as_ref().map_or(Value::Null, |shadow| {

@@ -123,12 +123,13 @@ fn documents(text: &str) -> Result<Vec<Value>, Failed> {
 }
 
 fn shown(format: Format, answers: &[Answer]) -> Result<String, Failed> {
-    let views = || answers.iter().map(|answer| PlanView::of(&answer.output)).collect::<Vec<_>>();
+    let view = |answer: &Answer| PlanView::of(&answer.question.input.cluster, &answer.output);
+    let views = || answers.iter().map(view).collect::<Vec<_>>();
     let summaries = || answers.iter().map(Summary::of).collect::<Vec<_>>();
     match (format, answers) {
         // One question deserves the whole story.
         (Format::Table | Format::Wide, [answer]) => Ok(output::story(&answer.question.input.cluster, &answer.output)),
-        (Format::Json, [answer]) => pretty(&PlanView::of(&answer.output)),
+        (Format::Json, [answer]) => pretty(&view(answer)),
         (Format::Json, _) => pretty(&serde_json::json!({ "plans": views() })),
         (Format::Jsonl, _) => views().iter().map(json_line).collect(),
         (Format::Yaml, _) => yaml_documents(&views()),

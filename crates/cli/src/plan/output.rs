@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use loadline_state_machine::{
-    Alteration, Change, ChangesAt, Conclusion, Decision, Freshness, Held, PlanOutput, Planned, Reason, Replica,
-    ReplicaSpec, Shadow, Stage, Step, Time,
-};
+use loadline_api::scaling as wire;
+use loadline_state_machine::{Conclusion, Decision, PlanOutput, Planned, Reason, ReplicaSpec, State, Step};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::Answer;
+use crate::output::scaling::decision;
 use crate::output::{Column, View};
 
 type Replicas = BTreeMap<String, String>;
@@ -18,15 +18,15 @@ type Replicas = BTreeMap<String, String>;
 pub(super) struct PlanView {
     desired: Replicas,
     actions: Vec<ActionView>,
-    decision: DecisionView,
+    decision: Value,
 }
 
 impl PlanView {
-    pub(super) fn of(output: &PlanOutput) -> PlanView {
+    pub(super) fn of(cluster: &str, output: &PlanOutput) -> PlanView {
         PlanView {
             desired: output.desired.clone(),
             actions: output.actions.iter().map(ActionView::of).collect(),
-            decision: DecisionView::of(&output.decision),
+            decision: decision_of(cluster, &output.decision),
         }
     }
 }
@@ -87,226 +87,24 @@ impl Said {
     fn reason(reason: &Reason) -> Said {
         Said { code: reason.code(), text: reason.to_string() }
     }
+}
 
-    fn conclusion(conclusion: Conclusion) -> Said {
-        let code = conclusion.code();
-        let text = match conclusion {
-            // Nothing begins in a plan.
-            Conclusion::Began(_) => "An operation would begin.",
-            _ => Conclusion::CODES.iter().find(|(known, _)| *known == code).map_or("", |(_, text)| text),
-        };
-        Said { code, text: text.to_owned() }
+/// The decision as `get decisions` shows it, without the ids that only a group gives.
+fn decision_of(cluster: &str, made: &Decision) -> Value {
+    let mut it = wire::decision(made, &State::new());
+    cluster.clone_into(&mut it.cluster);
+    it.cluster_id.clear();
+    if let (Conclusion::Began(_), Some(conclusion)) = (made.conclusion, &mut it.conclusion) {
+        // Nothing begins in a plan.
+        "An operation would begin.".clone_into(&mut conclusion.text);
     }
-}
-
-#[derive(Debug, Serialize)]
-struct DecisionView {
-    at: String,
-    conclusion: Said,
-    signals: SignalsView,
-    /// In the order in which the strategies ran.
-    stages: Vec<StageView>,
-    /// What it would be with the strategies that are in dry run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dry_run: Option<ShadowView>,
-    brakes: Vec<BrakeView>,
-    changes_at: Option<ChangesAtView>,
-}
-
-impl DecisionView {
-    fn of(decision: &Decision) -> DecisionView {
-        let actual = || -> Replicas {
-            decision.inputs.replicas.iter().map(|it| (it.name.to_string(), it.size.to_string())).collect()
-        };
-        DecisionView {
-            at: decision.at.to_string(),
-            conclusion: Said::conclusion(decision.conclusion),
-            signals: SignalsView::of(decision),
-            stages: stages(actual(), &decision.stages, decision.at),
-            dry_run: decision.shadow.as_ref().map(|shadow| ShadowView::of(shadow, actual(), decision.at)),
-            brakes: decision.brakes.iter().map(BrakeView::of).collect(),
-            changes_at: decision.changes_at.map(|it| ChangesAtView::of(it, decision.at)),
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct SignalsView {
-    activity: Option<ActivityView>,
-    replicas: Vec<ReplicaView>,
-}
-
-#[derive(Debug, Serialize)]
-struct ActivityView {
-    /// Nothing: none was seen at all.
-    idle_for_s: Option<f64>,
-    stale: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct ReplicaView {
-    name: String,
-    size: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hydration: Option<HydrationView>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    crashes: Option<CrashesView>,
-}
-
-#[derive(Debug, Serialize)]
-struct HydrationView {
-    total: u64,
-    hydrated: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct CrashesView {
-    total: u64,
-    oom: u64,
-}
-
-impl SignalsView {
-    fn of(decision: &Decision) -> SignalsView {
-        let signals = &decision.inputs;
-        let activity = signals.activity.as_ref().map(|activity| {
-            let fresh = signals.freshness(&activity.collector, activity.as_of, decision.at, decision.stale_after);
-            ActivityView {
-                idle_for_s: activity.last_at.map(|last_at| secs_between(last_at, decision.at)),
-                stale: matches!(fresh, Freshness::StaleSince(_)),
-            }
-        });
-        SignalsView { activity, replicas: signals.replicas.iter().map(ReplicaView::of).collect() }
-    }
-}
-
-impl ReplicaView {
-    fn of(replica: &Replica) -> ReplicaView {
-        let sum = |of: fn(&loadline_state_machine::Crash) -> u64| replica.crashes.iter().map(of).sum();
-        let hydration = replica.hydration.as_ref();
-        ReplicaView {
-            name: replica.name.to_string(),
-            size: replica.size.to_string(),
-            hydration: hydration.map(|it| HydrationView { total: it.total, hydrated: it.hydrated }),
-            crashes: (!replica.crashes.is_empty())
-                .then(|| CrashesView { total: sum(|crash| crash.count), oom: sum(|crash| crash.oom_count) }),
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct StageView {
-    strategy: &'static str,
-    reason: Said,
-    before: Replicas,
-    after: Replicas,
-    changes: Vec<ChangeView>,
-    changes_at: Option<ChangesAtView>,
-}
-
-#[derive(Debug, Serialize)]
-struct ChangeView {
-    /// `added`, `resized` or `removed`.
-    change: &'static str,
-    replica: String,
-    size: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    from_size: Option<String>,
-    reason: Said,
-}
-
-/// What each strategy found and what it left behind, beginning with what is there.
-fn stages(mut replicas: Replicas, stages: &[Stage], now: Time) -> Vec<StageView> {
-    let mut views = Vec::with_capacity(stages.len());
-    for stage in stages {
-        let before = replicas.clone();
-        for change in &stage.changes {
-            match &change.alteration {
-                Alteration::Added(replica) | Alteration::Resized { replica, .. } => {
-                    replicas.insert(replica.name.to_string(), replica.size.to_string());
-                }
-                Alteration::Removed(replica) => {
-                    replicas.remove(replica.name.as_ref());
-                }
-            }
-        }
-        views.push(StageView {
-            strategy: stage.kind.as_str(),
-            reason: Said::reason(&stage.reason),
-            before,
-            after: replicas.clone(),
-            changes: stage.changes.iter().map(ChangeView::of).collect(),
-            changes_at: stage.changes_at.map(|it| ChangesAtView::of(it, now)),
-        });
-    }
-    views
-}
-
-impl ChangeView {
-    fn of(change: &Change) -> ChangeView {
-        let (word, replica, from) = match &change.alteration {
-            Alteration::Added(replica) => ("added", replica, None),
-            Alteration::Resized { replica, from } => ("resized", replica, Some(from.to_string())),
-            Alteration::Removed(replica) => ("removed", replica, None),
-        };
-        let SpecView { replica, size } = SpecView::of(replica);
-        ChangeView { change: word, replica, size, from_size: from, reason: Said::reason(&change.reason) }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct ShadowView {
-    desired: Replicas,
-    actions: Vec<ActionView>,
-    stages: Vec<StageView>,
-}
-
-impl ShadowView {
-    fn of(shadow: &Shadow, actual: Replicas, now: Time) -> ShadowView {
-        ShadowView {
-            desired: shadow.desired.iter().map(|it| (it.name.to_string(), it.size.to_string())).collect(),
-            actions: shadow.planned.iter().map(ActionView::of).collect(),
-            stages: stages(actual, &shadow.stages, now),
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct BrakeView {
-    code: &'static str,
-    text: &'static str,
-    until: Option<String>,
-}
-
-impl BrakeView {
-    fn of(held: &Held) -> BrakeView {
-        let until = held.until.map(|until| until.to_string());
-        BrakeView { code: held.brake.code(), text: held.brake.text(), until }
-    }
-}
-
-/// When it would come out differently though nothing is heard.
-#[derive(Debug, Serialize)]
-struct ChangesAtView {
-    at: String,
-    in_s: f64,
-    code: &'static str,
-    text: &'static str,
-}
-
-impl ChangesAtView {
-    fn of(changes_at: ChangesAt, now: Time) -> ChangesAtView {
-        ChangesAtView {
-            at: changes_at.at.to_string(),
-            in_s: secs_between(now, changes_at.at),
-            code: changes_at.why.code(),
-            text: changes_at.why.text(),
-        }
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "exact for 285,000 years")]
-fn secs_between(earlier: Time, later: Time) -> f64 {
-    later.since(earlier).as_millis() as f64 / 1_000.0
+    let shadow = it.shadow.iter_mut();
+    let (mut stages, mut planned): (Vec<_>, Vec<_>) = shadow.map(|it| (&mut it.stages, &mut it.planned)).unzip();
+    stages.push(&mut it.stages);
+    planned.push(&mut it.planned);
+    stages.into_iter().flatten().for_each(|stage| stage.strategy.clear());
+    planned.into_iter().flatten().for_each(|step| step.strategy.clear());
+    decision(&it)
 }
 
 /// Everything, in words.

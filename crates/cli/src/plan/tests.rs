@@ -46,8 +46,13 @@ fn without(pointer: &str) -> String {
 }
 
 fn view(document: &Value) -> Value {
-    let answers = answer_all(&document.to_string()).expect("no mistake");
-    serde_json::to_value(PlanView::of(&answers[0].output)).expect("JSON")
+    view_of(&document.to_string())
+}
+
+fn view_of(text: &str) -> Value {
+    let answers = answer_all(text).expect("no mistake");
+    let Answer { question, output, .. } = &answers[0];
+    serde_json::to_value(PlanView::of(&question.input.cluster, output)).expect("JSON")
 }
 
 #[test]
@@ -59,19 +64,64 @@ fn all_200_decisions_come_out_as_expected() {
 }
 
 #[test]
-fn every_stage_begins_where_the_one_before_it_ended_and_the_last_ends_with_what_is_desired() {
+fn the_changes_of_every_stage_lead_to_its_desired_state_and_the_last_is_what_is_desired() {
     for line in CASES.lines() {
-        let plan = view(&serde_json::from_str(line).expect("JSON"));
         let case: Value = serde_json::from_str(line).expect("JSON");
+        let plan = view(&case);
         let replicas = case["input"]["cluster"]["replicas"].as_array().expect("replicas");
         let mut so_far: Value =
             replicas.iter().map(|it| (it["name"].as_str().unwrap_or_default(), it["size"].clone())).collect();
-        for stage in plan["decision"]["stages"].as_array().expect("stages") {
-            assert_eq!(stage["before"], so_far, "{line}");
-            so_far = stage["after"].clone();
+        let none = vec![];
+        for stage in plan["decision"]["stages"].as_array().unwrap_or(&none) {
+            for change in stage["changes"].as_array().unwrap_or(&none) {
+                let name = change["replica"].as_str().expect("a name");
+                match change["what"].as_str() {
+                    Some("removed") => drop(so_far.as_object_mut().expect("replicas").remove(name)),
+                    Some("added" | "resized") => so_far[name] = change["size"].clone(),
+                    other => panic!("{other:?} in {line}"),
+                }
+            }
+            assert_eq!(stage["desired"], so_far, "{line}");
         }
-        assert_eq!(plan["desired"], so_far, "{line}");
+        assert_eq!((&plan["desired"], &plan["decision"]["desired"]), (&so_far, &so_far), "{line}");
     }
+}
+
+/// Every key with the keys below it, ids and values left out.
+fn keys(value: &Value, path: &str, into: &mut std::collections::BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| {
+            // Replicas are keys of their own.
+            let key = if path.ends_with("desired") { "NAME" } else { key.as_str() };
+            let path = format!("{path}.{key}");
+            into.insert(path.clone());
+            keys(value, &path, into);
+        }),
+        Value::Array(items) => items.iter().for_each(|item| keys(item, &format!("{path}[]"), into)),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_planned_decision_has_the_form_of_a_recorded_one() {
+    use loadline_state_machine::{Revision, State};
+    let mut document = right();
+    document["strategies"][0]["config"]["dry_run"] = json!(true);
+    document["signals"]["seconds_since_activity"] = json!(3_600);
+    let answers = answer_all(&document.to_string()).expect("no mistake");
+    let mut recorded = answers[0].output.decision.clone();
+    recorded.id = Revision { index: loadline_state_machine::LogIndex(412), ordinal: 3 };
+    let shown = crate::output::scaling::DecisionView::from(loadline_api::scaling::decision(&recorded, &State::new()));
+    let shown = serde_json::to_value(&shown).expect("JSON");
+    let (mut planned, mut listed) = Default::default();
+    keys(&view(&document)["decision"], "", &mut planned);
+    keys(&shown, "", &mut listed);
+    // What only a group gives, and the name, which this state does not know.
+    let added: Vec<&String> = listed.difference(&planned).collect();
+    let ids = [".cluster_id", ".name", ".shadow.planned[].strategy", ".shadow.stages[].strategy", ".stages[].strategy"];
+    assert_eq!(added, ids);
+    assert_eq!(planned.difference(&listed).collect::<Vec<_>>(), [".cluster"]);
+    assert_eq!(view(&document)["decision"]["cluster"], "c");
 }
 
 #[test]
@@ -184,10 +234,7 @@ fn a_mistake_in_one_of_many_documents_names_the_document() {
 #[test]
 fn yaml_says_the_same_as_json() {
     let yaml = serde_saphyr::to_string(&right()).expect("YAML");
-    assert_eq!(view(&right()), {
-        let answers = answer_all(&yaml).expect("no mistake");
-        serde_json::to_value(PlanView::of(&answers[0].output)).expect("JSON")
-    });
+    assert_eq!(view(&right()), view_of(&yaml));
 }
 
 #[test]
@@ -214,11 +261,15 @@ fn actions_say_who_wants_them_and_why() {
         (&json!("drop_replica"), &json!("main"), &json!("idle_suspend"), &json!("IDLE"))
     );
     assert_eq!(plan["decision"]["conclusion"]["code"], "BEGAN");
-    assert_eq!(plan["decision"]["signals"]["activity"], json!({ "idle_for_s": 3600.5, "stale": false }));
+    let activity = &plan["decision"]["signals"]["activity"];
+    assert_eq!(
+        (&activity["last_time"], &activity["freshness"]["stale"]),
+        (&json!("2027-01-15T06:59:59Z"), &json!(false))
+    );
     document["settings"] = json!({ "auto_scaling_enabled": false });
     let plan = view(&document);
     assert_eq!(plan["decision"]["conclusion"]["code"], "SUPPRESSED");
-    assert_eq!(plan["decision"]["brakes"][0]["code"], "KILL_SWITCH");
+    assert_eq!(plan["decision"]["brakes"][0]["brake"]["code"], "KILL_SWITCH");
 }
 
 #[test]
@@ -235,8 +286,9 @@ fn what_a_strategy_remembers_counts_and_a_cooldown_says_when_it_ends() {
     assert_eq!(plan["actions"], json!([]));
     let stage = &plan["decision"]["stages"][0];
     assert_eq!(stage["reason"]["code"], "IN_COOLDOWN");
-    assert_eq!(stage["changes_at"]["at"], "2026-11-16T02:52:33.000Z");
-    assert_eq!((&stage["changes_at"]["in_s"], &stage["changes_at"]["code"]), (&json!(100.0), &json!("COOLDOWN_OVER")));
+    assert_eq!(plan["decision"]["time"], "2026-11-16T02:50:53Z");
+    assert_eq!(stage["would_change"]["time"], "2026-11-16T02:52:33Z");
+    assert_eq!(stage["would_change"]["cause"]["code"], "COOLDOWN_OVER");
 
     document["cluster"]["replicas"] = json!([]);
     document["strategies"] = json!([{
@@ -257,4 +309,71 @@ fn an_expectation_that_is_not_met_says_both_sides() {
     let nothing = json!({ "input": right(), "desired": { "main": "50cc" }, "note": "" });
     let failed = answer_all(&nothing.to_string()).expect_err("a mistake");
     assert!(failed.message.starts_with("note: there is no such field"), "{}", failed.message);
+}
+
+/// Every place in a document.
+fn pointers(value: &Value, path: &str, into: &mut Vec<String>) {
+    into.push(path.to_owned());
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| pointers(value, &format!("{path}/{key}"), into)),
+        Value::Array(items) => (0..).zip(items).for_each(|(at, item)| pointers(item, &format!("{path}/{at}"), into)),
+        _ => {}
+    }
+}
+
+#[test]
+fn whatever_stands_wherever_it_is_planned_or_refused_by_the_name_of_a_field() {
+    let mut document = right();
+    document["now"] = json!("2026-11-16T02:50:53Z");
+    document["settings"] =
+        json!({ "auto_scaling_enabled": true, "signal_stale_after": "5m", "auto_scaling_cluster_cooldown": "30s" });
+    document["strategies"][0]["state"] = json!({
+        "version": 1,
+        "suspended": [{ "name": "main", "size": "50cc" }],
+        "last_decision_ago_s": 7
+    });
+    document["strategies"].as_array_mut().expect("a list").push(json!({
+        "type": "shrink_to_fit",
+        "config": { "max_size": "50cc" },
+        "state": { "failed_sizes": [{ "size": "25cc", "ago_s": 60 }] }
+    }));
+    answer_all(&document.to_string()).expect("no mistake");
+    let mut places = Vec::new();
+    pointers(&document, "", &mut places);
+    let junk = [
+        json!(null),
+        json!(true),
+        json!(0),
+        json!(-1),
+        json!(1.5),
+        json!(u64::MAX),
+        json!(i64::MIN),
+        json!(1e308),
+        json!(""),
+        json!("x"),
+        json!("\u{0}"),
+        json!("%"),
+        json!("\u{1f980}".repeat(300)),
+        json!([]),
+        json!([[]]),
+        json!([null]),
+        json!({}),
+        json!({ "": 0 }),
+        json!({ "name": "x", "size": "x" }),
+    ];
+    let fields = ["document", "sizes", "cluster", "strategies", "signals", "settings", "now"];
+    let mut refused = 0;
+    for place in &places {
+        for value in &junk {
+            let mut wrong = document.clone();
+            *wrong.pointer_mut(place).expect("a place") = value.clone();
+            let Err(failed) = answer_all(&wrong.to_string()) else { continue };
+            refused += 1;
+            assert_eq!(failed.exit, Exit::Usage, "{place} = {value}");
+            // Another document altogether has fields of its own, or none.
+            let named = place.is_empty() || fields.iter().any(|field| failed.message.starts_with(field));
+            assert!(named, "{place} = {value}: {}", failed.message);
+        }
+    }
+    assert!(refused > places.len() * 5, "only {refused} of {} were refused", places.len() * junk.len());
 }
