@@ -69,7 +69,7 @@ pub fn resource(resource: &Resource, state: &State) -> v1::Resource {
     use v1::resource::Resource as Wire;
     let wire = match resource {
         Resource::Size(size) => return size.into(),
-        Resource::Cluster(cluster) => return cluster.into(),
+        Resource::Cluster(shown) => return (&shown.cluster).into(),
         Resource::Setting(setting) => return setting.into(),
         Resource::Strategy(strategy) => Wire::Strategy(scaling::strategy(strategy, state)),
         Resource::Decision(decision) => Wire::Decision(scaling::decision(decision, state)),
@@ -89,7 +89,8 @@ pub fn resource_change(change: &ResourceChange, state: &State) -> v1::ResourceCh
 pub fn write_result(done: &Done, state: &State) -> v1::WriteResult {
     let resource = match &done.answer {
         Answer::Size(size) => Some(size.into()),
-        Answer::Cluster(cluster) => Some(cluster.into()),
+        Answer::Cluster(cluster) => Some(resource(&Resource::Cluster(cluster.clone().into()), state)),
+        Answer::PlacedCluster(placed) => Some(resource(&Resource::Cluster(placed.clone()), state)),
         Answer::Setting(setting) => Some(setting.into()),
         Answer::Strategy(strategy) => Some(resource(&Resource::Strategy(strategy.clone()), state)),
         Answer::Action(action) => Some(resource(&Resource::Action(action.clone()), state)),
@@ -188,7 +189,7 @@ mod tests {
             resource_change(&gone, &State::new()),
             v1::ResourceChange { name: "clusters/demo".to_owned(), resource: None }
         );
-        let put = ResourceChange { name: ResourceName::cluster("demo"), resource: Some(Resource::Cluster(cluster())) };
+        let put = ResourceChange { name: ResourceName::cluster("demo"), resource: Some(Resource::Cluster(cluster().into())) };
         assert_eq!(resource_change(&put, &State::new()).resource, Some(v1::Resource::from(&cluster())));
     }
 

@@ -13,8 +13,8 @@ use crate::settings::{REQUEST_WINDOW, REQUEST_WINDOW_COUNT};
 use crate::signals::report;
 use crate::strategies::STRATEGIES;
 use crate::{
-    Answer, Cause, Command, Done, Event, Hash, LogIndex, Receipt, Refused, Rejection, Request, Sealed, State, Time,
-    restore,
+    Answer, Cause, Cluster, ClusterView, Command, Done, Event, Hash, LogIndex, Receipt, Refused, Rejection, Request,
+    Sealed, State, Time, restore,
 };
 
 /// More than an `apply -f` of a large file needs; one request must not hold up the log for everybody else.
@@ -191,7 +191,10 @@ fn answer(state: &State, command: &Command, events: &[Event]) -> Answer {
             state.size(name).cloned().map(Answer::Size)
         }
         Command::CreateCluster { name } | Command::RenameCluster { to: name, .. } => {
-            state.cluster(name).cloned().map(Answer::Cluster)
+            state.cluster(name).map(|cluster| answer_with(state, cluster))
+        }
+        Command::PlaceCluster { name, .. } => {
+            state.cluster(name).map(|it| Answer::PlacedCluster(state.cluster_view(it)))
         }
         Command::SetSetting { name, .. } | Command::ResetSetting { name, .. } => {
             state.setting(name).map(Answer::Setting)
@@ -214,19 +217,25 @@ fn answer(state: &State, command: &Command, events: &[Event]) -> Answer {
         Command::ReportSignals { collector, clusters, .. } => {
             Some(Answer::Reported(report::receipt(state, collector, clusters, events)))
         }
-        Command::ClaimAction { .. }
-        | Command::RecordOutcome { .. }
-        | Command::ApproveAction { .. }
-        | Command::RejectAction { .. } => events.iter().find_map(|event| match event {
-            Event::ActionApproved { action }
-            | Event::ActionClaimed { action }
-            | Event::ActionReturned { action }
-            | Event::ActionUnsure { action }
-            | Event::ActionSettled { action, .. } => Some(Answer::Action(Box::new(action.clone()))),
-            _ => None,
-        }),
+        Command::ClaimAction { action, .. }
+        | Command::RecordOutcome { action, .. }
+        | Command::ApproveAction { action }
+        | Command::RejectAction { action, .. }
+        | Command::RetryAction { action, .. }
+        | Command::ResolveAction { action, .. }
+        | Command::AbandonAction { action, .. } => {
+            let told = events.iter().find_map(Event::action).or_else(|| state.action(*action));
+            told.map(|action| Answer::Action(Box::new(action.clone())))
+        }
     };
     answer.unwrap_or(Answer::Nothing)
+}
+
+fn answer_with(state: &State, cluster: &Cluster) -> Answer {
+    match state.cluster_view(cluster) {
+        ClusterView { cluster, backend: None } => Answer::Cluster(cluster),
+        placed => Answer::PlacedCluster(placed),
+    }
 }
 
 /// What follows from the entry as a whole and from the passing of time.

@@ -9,7 +9,7 @@ use crate::decide::Moment;
 use crate::names::check_name;
 use crate::resource::check_etag;
 use crate::table::{Key, Table};
-use crate::{ClusterId, Event, Field, Hash, Rejection, ResourceName, Revision, Time};
+use crate::{ClusterId, Event, Field, Hash, Rejection, ResourceName, Revision, ScalingRejection, State, Time};
 
 /// A group of compute that is scaled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +29,23 @@ pub(crate) struct Clusters {
     by_name: Table<Key, ClusterId>,
     /// To find one: comparing names takes a visit to each of them, and most signals name a cluster.
     by_hash: Table<NameHash, ClusterId>,
+    /// Where those live that say so themselves.
+    backends: Table<ClusterId, Key>,
+}
+
+/// A cluster as a user sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterView {
+    pub cluster: Cluster,
+    /// Where its replicas live, if it says so itself; else the setting `default_backend` does.
+    pub backend: Option<Key>,
+}
+
+/// One that says nothing about where it lives.
+impl From<Cluster> for ClusterView {
+    fn from(cluster: Cluster) -> Self {
+        Self { cluster, backend: None }
+    }
 }
 
 /// Enough of a cryptographic hash that no two names share it.
@@ -77,14 +94,40 @@ impl Clusters {
         self.by_id.len()
     }
 
+    /// Where it lives, if it says so itself.
+    pub(crate) fn backend(&self, id: ClusterId) -> Option<&Key> {
+        self.backends.get(&id)
+    }
+
+    pub(crate) fn placements(&self) -> impl Iterator<Item = (&ClusterId, &Key)> {
+        self.backends.iter()
+    }
+
+    pub(crate) fn view(&self, cluster: &Cluster) -> ClusterView {
+        ClusterView { cluster: cluster.clone(), backend: self.backend(cluster.id).cloned() }
+    }
+
+    pub(crate) fn place(&mut self, id: ClusterId, backend: Option<Key>) {
+        match backend {
+            Some(backend) => self.backends.insert(id, backend),
+            None => self.backends.remove(&id),
+        };
+    }
+
+    /// It lives where it lived.
     pub(crate) fn put(&mut self, cluster: &Cluster) {
-        self.remove(cluster.id);
+        self.unlist(cluster.id);
         self.by_name.insert(cluster.name.as_str().into(), cluster.id);
         self.by_hash.insert(NameHash::of(&cluster.name), cluster.id);
         self.by_id.insert(cluster.id, Arc::new(cluster.clone()));
     }
 
     pub(crate) fn remove(&mut self, id: ClusterId) {
+        self.backends.remove(&id);
+        self.unlist(id);
+    }
+
+    fn unlist(&mut self, id: ClusterId) {
         if let Some(cluster) = self.by_id.remove(&id) {
             self.by_name.remove(cluster.name.as_str());
             self.by_hash.remove(&NameHash::of(&cluster.name));
@@ -130,7 +173,39 @@ pub(crate) fn rename(
     }
     name_is_free(clusters, Field::To, to)?;
     let cluster = Cluster { name: to.to_owned(), updated: at.revision(), ..before.clone() };
-    Ok(vec![Event::ClusterRenamed { from: name.to_owned(), cluster }])
+    let backend = clusters.backend(cluster.id).cloned();
+    let mut events = vec![Event::ClusterRenamed { from: name.to_owned(), cluster: cluster.clone() }];
+    // Said again, so that whoever watches never has half of a cluster.
+    if backend.is_some() {
+        events.push(Event::ClusterPlaced { cluster, backend });
+    }
+    Ok(events)
+}
+
+/// Says where its replicas live; nothing: wherever the setting `default_backend` says.
+pub(crate) fn place(
+    state: &State,
+    at: Moment,
+    name: &str,
+    backend: Option<&str>,
+    etag: Option<Revision>,
+) -> Result<Vec<Event>, Rejection> {
+    let before = existing(&state.clusters, name)?;
+    check_etag(|| ResourceName::cluster(name), etag, Some(before.updated))?;
+    if let Some(backend) = backend {
+        check_name(Field::Backend, backend)?;
+    }
+    if state.clusters.backend(before.id).map(AsRef::as_ref) == backend {
+        return Ok(vec![]);
+    }
+    // What was begun on one backend cannot be gone on with on another: a replica that is drained here is not there.
+    let operation = state.scaling.record(before.id).and_then(|record| record.operation.as_deref());
+    if let Some(operation) = operation.filter(|operation| operation.has_begun()) {
+        let (cluster, operation) = (name.to_owned(), operation.id);
+        return Err(ScalingRejection::OperationUnderWay { cluster, operation }.into());
+    }
+    let cluster = Cluster { updated: at.revision(), ..before.clone() };
+    Ok(vec![Event::ClusterPlaced { cluster, backend: backend.map(Key::from) }])
 }
 
 pub(crate) fn drop(
@@ -153,6 +228,12 @@ pub(crate) fn drop(
 pub(crate) fn is_possible(clusters: &Clusters, cluster: &Cluster) -> bool {
     let ascending = clusters.by_name.get_max().is_none_or(|(last, _)| last.as_ref() < cluster.name.as_str());
     ascending && check_name(Field::Name, &cluster.name).is_ok() && clusters.by_id(cluster.id).is_none()
+}
+
+/// Whether this cluster could live there, after all those before.
+pub(crate) fn is_possible_place(clusters: &Clusters, id: ClusterId, backend: &str) -> bool {
+    let ascending = clusters.backends.get_max().is_none_or(|(last, _)| *last < id);
+    ascending && clusters.by_id(id).is_some() && check_name(Field::Backend, backend).is_ok()
 }
 
 fn existing<'a>(clusters: &'a Clusters, name: &str) -> Result<&'a Cluster, Rejection> {

@@ -46,6 +46,9 @@ numbered! {
         /// Also one that has replicas, or actions whose outcome is not known.
         23 => DropClusterCascade { name: String, etag: Option<Revision>, allow_missing: bool },
 
+        /// Says where its replicas live; nothing: wherever the setting `default_backend` says.
+        24 => PlaceCluster { name: String, backend: Option<String>, etag: Option<Revision> },
+
         30 => SetSetting { name: String, value: String, etag: Option<Revision> },
         /// Back to the default.
         31 => ResetSetting { name: String, etag: Option<Revision> },
@@ -89,9 +92,23 @@ numbered! {
         71 => ResumeCluster { cluster: String },
 
         /// The intent to call the backend, as the leader of this epoch, for the so-manieth time.
-        80 => ClaimAction { action: ActionId, epoch: Epoch, attempt: u32 },
+        80 => ClaimAction {
+            action: ActionId,
+            epoch: Epoch,
+            attempt: u32,
+            /// Where it is called. The first claim says so for good.
+            backend: String,
+            /// Of all that the call says, so that nobody repeats it with something else under the same key.
+            parameters: Hash,
+        },
         81 => RecordOutcome { action: ActionId, epoch: Epoch, attempt: u32, outcome: Outcome },
         82 => ApproveAction { action: ActionId },
         83 => RejectAction { action: ActionId, reason: String },
+        /// Do not wait: try again, or read back, at once. What was given up is decided about afresh.
+        85 => RetryAction { action: ActionId, reason: String },
+        /// An operator has found out what came of it.
+        86 => ResolveAction { action: ActionId, succeeded: bool, reason: String },
+        /// Nobody will find out what came of it, or wants it done.
+        87 => AbandonAction { action: ActionId, reason: String },
     }
 }

@@ -3,9 +3,10 @@
 //! Here is only who decides what; the rules are beside the tables they are about (`sizes`, `clusters`, `settings`, ...).
 
 use crate::configuration::commands::{self as strategies, Changes, Check};
+use crate::scaling::claims::Claim;
 use crate::scaling::knobs::require_feature;
 use crate::scaling::removal::{Removal, drop_cluster};
-use crate::scaling::{claims, pause};
+use crate::scaling::{by_hand, claims, pause};
 use crate::signals::report::report;
 use crate::{
     Command, Event, LogIndex, RULES_VERSION_MAX, Rejection, Revision, State, Time, clusters, nodes, restore, rules,
@@ -63,6 +64,8 @@ pub(crate) fn decide(state: &State, at: Moment, command: &Command) -> Result<Vec
             drop_cluster(state, at, name, *etag, *allow_missing, Removal::Cascade)
         }
 
+        Command::PlaceCluster { name, backend, etag } => clusters::place(state, at, name, backend.as_deref(), *etag),
+
         Command::SetSetting { name, value, etag } => {
             settings::set(&state.settings, state.rules, at, name, value, *etag)
         }
@@ -106,11 +109,22 @@ pub(crate) fn decide(state: &State, at: Moment, command: &Command) -> Result<Vec
             pause::resume(state, cluster)
         }
 
-        Command::ClaimAction { action, epoch, attempt } => claims::claim(state, at, *action, *epoch, *attempt),
+        Command::ClaimAction { action, epoch, attempt, backend, parameters } => {
+            let claim = Claim { action: *action, epoch: *epoch, attempt: *attempt, backend, parameters: *parameters };
+            claims::claim(state, at, &claim)
+        }
         Command::RecordOutcome { action, epoch, attempt, outcome } => {
             claims::record_outcome(state, at, *action, *epoch, *attempt, outcome)
         }
         Command::ApproveAction { action } => claims::approve(state, at, *action),
         Command::RejectAction { action, reason } => claims::reject(state, at, *action, reason),
+        Command::RetryAction { action, reason } => {
+            require_feature(&state.settings)?;
+            by_hand::retry(state, *action, reason)
+        }
+        Command::ResolveAction { action, succeeded, reason } => {
+            by_hand::resolve(state, at, *action, *succeeded, reason)
+        }
+        Command::AbandonAction { action, reason } => by_hand::abandon(state, at, *action, reason),
     }
 }

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::encoding::{Decoder, Encoder, numbered};
+use crate::table::Key;
 use crate::{
     Action, Blob, Cluster, ClusterId, Decision, DecodeError, Epoch, Hash, LogIndex, NodeNumber, Observation, Operation,
     OperationEnd, Pause, Reason, Report, RestoredKnowledge, ResumeReason, Revision, RulesVersion, SettingValue, Size,
@@ -27,6 +28,9 @@ numbered! {
         20 => ClusterCreated { cluster: Cluster },
         21 => ClusterRenamed { from: String, cluster: Cluster },
         22 => ClusterDropped { cluster: Cluster },
+
+        /// It lives there now, or, without a backend, wherever the setting says. Follows a rename and a restore, too.
+        24 => ClusterPlaced { cluster: Cluster, backend: Option<Key> },
 
         30 => SettingSet { name: String, value: SettingValue, updated: Revision },
         31 => SettingReset { name: String, updated: Revision },
@@ -78,7 +82,12 @@ numbered! {
         93 => ActionReturned { action: Action },
         /// It was called, and nobody knows what came of it.
         94 => ActionUnsure { action: Action },
+        /// Also once more, when an operator has found out what came of one that had been given up.
         95 => ActionSettled { action: Action, report: Report },
+        /// An operator wants it to be tried again, or read back, at once.
+        96 => ActionHurried { action: Action },
+        /// An operator wants what was given up to be decided about afresh.
+        97 => DeadLetterCleared { action: Action, reason: String },
 
         100 => OperationBegun { operation: Operation },
         101 => OperationAdvanced { operation: Operation },

@@ -36,6 +36,10 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
             state.clusters.put(cluster);
             state.scaling.cluster_renamed(Some(from), Some(&cluster.name));
         }
+        Event::ClusterPlaced { cluster, backend } => {
+            state.clusters.put(cluster);
+            state.clusters.place(cluster.id, backend.clone());
+        }
         Event::ClusterDropped { cluster } => {
             state.clusters.remove(cluster.id);
             state.scaling.cluster_renamed(Some(&cluster.name), None);
@@ -43,13 +47,13 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
         }
 
         Event::SettingSet { name, value, updated } => {
-            state.settings.put(name, SettingRow { value: Some(*value), updated: *updated });
+            state.settings.put(name, SettingRow { value: Some(value.clone()), updated: *updated });
         }
         Event::SettingReset { name, updated } => {
             state.settings.put(name, SettingRow { value: None, updated: *updated });
         }
         Event::SettingRestored { name, value, updated } => {
-            state.settings.put(name, SettingRow { value: *value, updated: *updated });
+            state.settings.put(name, SettingRow { value: value.clone(), updated: *updated });
         }
 
         Event::RestoreBegun { restore, bytes_total, hash } => {
@@ -95,9 +99,11 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
         Event::ActionPlanned { action }
         | Event::ActionApproved { action }
         | Event::ActionReturned { action }
-        | Event::ActionUnsure { action } => state.scaling.actions.put(action),
+        | Event::ActionUnsure { action }
+        | Event::ActionHurried { action } => state.scaling.actions.put(action),
         Event::ActionClaimed { action } => scaling::action_claimed(state, action),
         Event::ActionSettled { action, report } => scaling::action_settled(state, action, report),
+        Event::DeadLetterCleared { action, .. } => scaling::dead_letter_cleared(state, action),
         Event::OperationBegun { operation } | Event::OperationAdvanced { operation } => {
             scaling::operation_put(state, operation);
         }

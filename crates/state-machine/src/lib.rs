@@ -48,7 +48,7 @@ mod time;
 
 pub use apply::{Applied, COMMANDS_PER_REQUEST_MAX, apply, pass, rehearse};
 pub use chain::{CHECKPOINT_EVERY, CHECKPOINTS_KEPT};
-pub use clusters::Cluster;
+pub use clusters::{Cluster, ClusterView};
 pub use command::Command;
 pub use configuration::options::{
     CONFIG_VERSION, OptionDefinition, OptionKind, OptionValue, Options, option_definition, option_definitions,
@@ -65,7 +65,9 @@ pub use rejection::{Field, NameProblem, Rejection, RejectionClass};
 pub use resource::{Resource, ResourceChange, ResourceKind, ResourceName, resource_changes};
 pub use restore::{RESTORE_BYTES_MAX, RESTORE_CHUNK_BYTES_MAX};
 pub use rules::RULES_VERSION_MAX;
-pub use scaling::actions::{Action, ActionStatus, Call, DrainResult, Outcome, ReplicaLife, Report};
+pub use scaling::actions::{
+    Action, ActionStatus, Attempt, AttemptEnd, AttemptResult, Call, DrainResult, Outcome, ReplicaLife, Report,
+};
 pub use scaling::decisions::{Brake, Conclusion, Decision, Held, Shadow};
 pub use scaling::explain::Explanation;
 pub use scaling::ids::{ActionId, OperationId, StrategyId};

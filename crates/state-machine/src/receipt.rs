@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::encoding::{Decoder, Encoder};
 use crate::{
-    Action, Cluster, DecodeError, Epoch, LogIndex, NodeNumber, Rejection, ReportReceipt, Revision, SettingView, Size,
-    Strategy,
+    Action, Cluster, ClusterView, DecodeError, Epoch, LogIndex, NodeNumber, Rejection, ReportReceipt, Revision,
+    SettingView, Size, Strategy,
 };
 
 const RECEIPT_FORMAT: u16 = 1;
@@ -74,4 +74,6 @@ pub enum Answer {
     Reported(ReportReceipt),
     /// As it is after the command. One that was to be claimed and is not `Claimed` here must not be called.
     Action(Box<Action>),
+    /// A cluster that says itself where it lives, or has just stopped to.
+    PlacedCluster(ClusterView),
 }

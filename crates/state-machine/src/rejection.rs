@@ -139,6 +139,8 @@ pub enum Field {
     Action,
     Epoch,
     Attempt,
+    Backend,
+    Parameters,
 }
 
 impl Field {
@@ -174,6 +176,8 @@ impl Field {
             Self::Action => "action",
             Self::Epoch => "epoch",
             Self::Attempt => "attempt",
+            Self::Backend => "backend",
+            Self::Parameters => "parameters",
         }
     }
 }

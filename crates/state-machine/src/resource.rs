@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::ids::ParseIdError;
 use crate::settings::{self, SettingView};
 use crate::{
-    Action, ActionId, Cluster, ClusterId, Decision, Event, Operation, OperationId, Rejection, Revision, Size, Strategy,
-    StrategyId,
+    Action, ActionId, ClusterId, ClusterView, Decision, Event, Operation, OperationId, Rejection, Revision, Size,
+    Strategy, StrategyId,
 };
 
 /// New kinds go at the end: the place is the number in stored receipts.
@@ -122,7 +122,7 @@ impl FromStr for ResourceName {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resource {
     Size(Size),
-    Cluster(Cluster),
+    Cluster(ClusterView),
     Setting(SettingView),
     Strategy(Strategy),
     Decision(Box<Decision>),
@@ -134,7 +134,7 @@ impl Resource {
     pub fn name(&self) -> ResourceName {
         match self {
             Self::Size(size) => ResourceName::size(&size.name),
-            Self::Cluster(cluster) => ResourceName::cluster(&cluster.name),
+            Self::Cluster(shown) => ResourceName::cluster(&shown.cluster.name),
             Self::Setting(setting) => ResourceName::setting(&setting.name),
             Self::Strategy(strategy) => ResourceName::strategy(strategy.id),
             Self::Decision(decision) => ResourceName::decision(decision.cluster),
@@ -147,7 +147,7 @@ impl Resource {
     pub fn etag(&self) -> Option<Revision> {
         match self {
             Self::Size(size) => Some(size.updated),
-            Self::Cluster(cluster) => Some(cluster.updated),
+            Self::Cluster(shown) => Some(shown.cluster.updated),
             Self::Setting(setting) => setting.updated,
             Self::Strategy(strategy) => Some(strategy.updated),
             Self::Decision(_) | Self::Operation(_) | Self::Action(_) => None,
@@ -183,19 +183,26 @@ pub fn resource_changes(events: &[Event]) -> Vec<ResourceChange> {
                 changes.push(ResourceChange::put(Resource::Size(size.clone())));
             }
             Event::SizeDropped { size } => changes.push(ResourceChange::gone(ResourceName::size(&size.name))),
+            // Where one lives that was renamed or restored is said by the event that follows.
             Event::ClusterCreated { cluster } | Event::ClusterRestored { cluster } => {
-                changes.push(ResourceChange::put(Resource::Cluster(cluster.clone())));
+                changes.push(ResourceChange::put(Resource::Cluster(cluster.clone().into())));
             }
             Event::ClusterRenamed { from, cluster } => {
                 changes.push(ResourceChange::gone(ResourceName::cluster(from)));
-                changes.push(ResourceChange::put(Resource::Cluster(cluster.clone())));
+                changes.push(ResourceChange::put(Resource::Cluster(cluster.clone().into())));
+            }
+            Event::ClusterPlaced { cluster, backend } => {
+                let placed = ClusterView { cluster: cluster.clone(), backend: backend.clone() };
+                changes.push(ResourceChange::put(Resource::Cluster(placed)));
             }
             Event::ClusterDropped { cluster } => {
                 changes.push(ResourceChange::gone(ResourceName::cluster(&cluster.name)));
             }
             Event::SettingSet { name, value, updated } => {
                 changes.extend(
-                    settings::view(name, Some(*value), Some(*updated)).map(Resource::Setting).map(ResourceChange::put),
+                    settings::view(name, Some(value.clone()), Some(*updated))
+                        .map(Resource::Setting)
+                        .map(ResourceChange::put),
                 );
             }
             Event::SettingReset { name, updated } => {
@@ -204,7 +211,7 @@ pub fn resource_changes(events: &[Event]) -> Vec<ResourceChange> {
             }
             Event::SettingRestored { name, value, updated } => {
                 changes.extend(
-                    settings::view(name, *value, Some(*updated)).map(Resource::Setting).map(ResourceChange::put),
+                    settings::view(name, value.clone(), Some(*updated)).map(Resource::Setting).map(ResourceChange::put),
                 );
             }
             Event::StrategyCreated { strategy }
@@ -228,13 +235,15 @@ pub fn resource_changes(events: &[Event]) -> Vec<ResourceChange> {
             | Event::ActionApproved { action }
             | Event::ActionClaimed { action }
             | Event::ActionReturned { action }
-            | Event::ActionUnsure { action } => {
+            | Event::ActionUnsure { action }
+            | Event::ActionHurried { action } => {
                 changes.push(ResourceChange::put(Resource::Action(Box::new(action.clone()))));
             }
             Event::ActionSettled { action, .. } => {
                 changes.push(ResourceChange::gone(ResourceName::action(action.id)));
             }
             Event::StrategyFaulted { .. }
+            | Event::DeadLetterCleared { .. }
             | Event::SignalsReported { .. }
             | Event::CollectorHeard { .. }
             | Event::ClusterPaused { .. }

@@ -156,11 +156,15 @@ fn replace(state: &State, at: Moment, restore: Revision, backup: &State) -> Vec<
     }
     for cluster in backup.clusters.after(None) {
         let cluster = Cluster { updated: at.revision_of(events.len()), ..cluster.clone() };
-        events.push(Event::ClusterRestored { cluster });
+        let backend = backup.clusters.backend(cluster.id).cloned();
+        events.push(Event::ClusterRestored { cluster: cluster.clone() });
+        if backend.is_some() {
+            events.push(Event::ClusterPlaced { cluster, backend });
+        }
     }
     // A setting that only we had set is at its default in the backup; it is there all the same, so it is not dropped.
     let ours = state.settings.rows().filter(|(name, _)| backup.settings.row(name).is_none());
-    let theirs = backup.settings.rows().map(|(name, row)| (name, row.value));
+    let theirs = backup.settings.rows().map(|(name, row)| (name, row.value.clone()));
     for (name, value) in theirs.chain(ours.map(|(name, _)| (name, None))) {
         let updated = at.revision_of(events.len());
         events.push(Event::SettingRestored { name: name.to_owned(), value, updated });

@@ -8,18 +8,20 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::decide::Moment;
-use crate::names::shortened;
+use crate::names::{check_name, shortened};
 use crate::resource::check_etag;
 use crate::scaling::knobs::Knobs;
 use crate::table::{Key, Table};
-use crate::{Event, Rejection, ResourceName, Revision, RulesVersion, Span};
+use crate::{Event, Field, Rejection, ResourceName, Revision, RulesVersion, Span};
 
 /// What a setting holds. New kinds go at the end: the place is the number in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum SettingValue {
     Bool(bool),
     Count(u64),
     Span(Span),
+    /// A name, or nothing.
+    Text(Key),
 }
 
 impl fmt::Display for SettingValue {
@@ -28,6 +30,7 @@ impl fmt::Display for SettingValue {
             Self::Bool(value) => value.fmt(f),
             Self::Count(value) => value.fmt(f),
             Self::Span(value) => value.fmt(f),
+            Self::Text(value) => f.write_str(value),
         }
     }
 }
@@ -56,9 +59,23 @@ pub(crate) struct Definition {
 
 #[derive(Debug)]
 enum Kind {
-    Bool { default: bool },
-    Count { default: u64, min: u64, max: u64 },
-    Span { default: Span, min: Span, max: Span },
+    Bool {
+        default: bool,
+    },
+    Count {
+        default: u64,
+        min: u64,
+        max: u64,
+    },
+    Span {
+        default: Span,
+        min: Span,
+        max: Span,
+    },
+    /// A name as sizes and clusters have one, or nothing, which is the default.
+    Name {
+        of: &'static str,
+    },
 }
 
 pub(crate) const REQUEST_WINDOW: Definition = Definition {
@@ -113,8 +130,8 @@ pub(crate) const AUTO_SCALING_APPROVAL_EXPIRY: Definition = Definition {
 
 pub(crate) const AUTO_SCALING_ATTEMPTS_MAX: Definition = Definition {
     name: "auto_scaling_attempts_max",
-    description: "How often a failed action is tried before it is given up.",
-    kind: Kind::Count { default: 5, min: 1, max: 100 },
+    description: "How often an action is tried, the first time included, before it is given up.",
+    kind: Kind::Count { default: 3, min: 1, max: 100 },
     since: RulesVersion(1),
 };
 
@@ -153,6 +170,13 @@ pub(crate) const AUTO_SCALING_STUCK_AFTER: Definition = Definition {
     since: RulesVersion(1),
 };
 
+pub(crate) const DEFAULT_BACKEND: Definition = Definition {
+    name: "default_backend",
+    description: "Where the replicas of a cluster live that names no backend of its own; empty: nowhere.",
+    kind: Kind::Name { of: "a backend" },
+    since: RulesVersion(1),
+};
+
 pub(crate) const SIGNAL_STALE_AFTER: Definition = Definition {
     name: "signal_stale_after",
     description: "How long a signal is relied on after its collector was heard last.",
@@ -172,6 +196,7 @@ const DEFINITIONS: &[Definition] = &[
     AUTO_SCALING_RATE_LIMIT,
     AUTO_SCALING_RATE_WINDOW,
     AUTO_SCALING_STUCK_AFTER,
+    DEFAULT_BACKEND,
     ENABLE_AUTO_SCALING,
     REQUEST_WINDOW,
     REQUEST_WINDOW_COUNT,
@@ -184,14 +209,16 @@ impl Definition {
             Kind::Bool { default } => SettingValue::Bool(default),
             Kind::Count { default, .. } => SettingValue::Count(default),
             Kind::Span { default, .. } => SettingValue::Span(default),
+            Kind::Name { .. } => SettingValue::Text("".into()),
         }
     }
 
-    fn allows(&self, value: SettingValue) -> bool {
+    fn allows(&self, value: &SettingValue) -> bool {
         match (&self.kind, value) {
             (Kind::Bool { .. }, SettingValue::Bool(_)) => true,
-            (Kind::Count { min, max, .. }, SettingValue::Count(value)) => (*min..=*max).contains(&value),
-            (Kind::Span { min, max, .. }, SettingValue::Span(value)) => (*min..=*max).contains(&value),
+            (Kind::Count { min, max, .. }, SettingValue::Count(value)) => (*min..=*max).contains(value),
+            (Kind::Span { min, max, .. }, SettingValue::Span(value)) => (*min..=*max).contains(value),
+            (Kind::Name { .. }, SettingValue::Text(name)) => name.is_empty() || check_name(Field::Value, name).is_ok(),
             _ => false,
         }
     }
@@ -206,8 +233,9 @@ impl Definition {
             }),
             Kind::Count { .. } => SettingValue::Count(text.parse().ok()?),
             Kind::Span { .. } => SettingValue::Span(text.parse().ok()?),
+            Kind::Name { .. } => SettingValue::Text(text.into()),
         };
-        self.allows(value).then_some(value)
+        self.allows(&value).then_some(value)
     }
 
     fn expected(&self) -> String {
@@ -216,6 +244,9 @@ impl Definition {
             Kind::Count { min, max, .. } => format!("a whole number between {min} and {max}"),
             Kind::Span { min, max, .. } => {
                 format!("a duration between {min} and {max}, as in 30s, 10 minutes, 1h30m or 7 days")
+            }
+            Kind::Name { of } => {
+                format!("the name of {of} (1 to 63 letters, digits, '_', '-' or '.'), or nothing for none")
             }
         }
     }
@@ -230,7 +261,7 @@ pub(crate) fn view(name: &str, value: Option<SettingValue>, updated: Option<Revi
     let definition = definition(name)?;
     Some(SettingView {
         name: definition.name.to_owned(),
-        value: value.unwrap_or(definition.default()).to_string(),
+        value: value.as_ref().unwrap_or(&definition.default()).to_string(),
         default_value: definition.default().to_string(),
         is_default: value.is_none(),
         description: definition.description.to_owned(),
@@ -239,7 +270,7 @@ pub(crate) fn view(name: &str, value: Option<SettingValue>, updated: Option<Revi
 }
 
 /// What somebody has set. A row stays when its setting is reset: the etag must not go back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SettingRow {
     pub(crate) value: Option<SettingValue>,
     pub(crate) updated: Revision,
@@ -285,7 +316,7 @@ impl Settings {
     pub(crate) fn view(&self, rules: RulesVersion, name: &str) -> Option<SettingView> {
         definition(name).filter(|definition| definition.since <= rules)?;
         let row = self.rows.get(name);
-        view(name, row.and_then(|row| row.value), row.map(|row| row.updated))
+        view(name, row.and_then(|row| row.value.clone()), row.map(|row| row.updated))
     }
 
     pub(crate) fn views(&self, rules: RulesVersion) -> Vec<SettingView> {
@@ -293,7 +324,7 @@ impl Settings {
     }
 
     fn value(&self, definition: &Definition) -> SettingValue {
-        self.rows.get(definition.name).and_then(|row| row.value).unwrap_or(definition.default())
+        self.rows.get(definition.name).and_then(|row| row.value.clone()).unwrap_or_else(|| definition.default())
     }
 
     /// `definition` must be one of a length of time.
@@ -312,6 +343,14 @@ impl Settings {
         }
     }
 
+    /// `definition` must be one of a name; nothing if it is empty.
+    pub(crate) fn name(&self, definition: &Definition) -> Option<&str> {
+        match self.rows.get(definition.name)?.value.as_ref()? {
+            SettingValue::Text(name) => Some(name.as_ref()).filter(|name| !name.is_empty()),
+            other => unreachable!("{} holds {other:?}, which neither decide nor decode lets in", definition.name),
+        }
+    }
+
     /// `definition` must be one of a count.
     pub(crate) fn count(&self, definition: &Definition) -> u64 {
         match self.value(definition) {
@@ -322,7 +361,7 @@ impl Settings {
 }
 
 /// Whether a setting of this name can hold this value under these rules: what arrives in a backup was not decided here.
-pub(crate) fn is_possible(rules: RulesVersion, name: &str, value: Option<SettingValue>) -> bool {
+pub(crate) fn is_possible(rules: RulesVersion, name: &str, value: Option<&SettingValue>) -> bool {
     definition(name)
         .filter(|definition| definition.since <= rules)
         .is_some_and(|definition| value.is_none_or(|value| definition.allows(value)))
@@ -346,7 +385,7 @@ pub(crate) fn set(
             expected: definition.expected(),
         });
     };
-    if row.and_then(|row| row.value) == Some(parsed) {
+    if row.and_then(|row| row.value.as_ref()) == Some(&parsed) {
         return Ok(vec![]);
     }
     Ok(vec![Event::SettingSet { name: name.to_owned(), value: parsed, updated: at.revision() }])
@@ -405,7 +444,7 @@ mod tests {
     fn definitions_are_listed_by_name_and_their_defaults_are_allowed() {
         assert!(DEFINITIONS.windows(2).all(|pair| pair[0].name < pair[1].name));
         for definition in DEFINITIONS {
-            assert!(definition.allows(definition.default()), "{}", definition.name);
+            assert!(definition.allows(&definition.default()), "{}", definition.name);
             assert!(definition.description.ends_with('.'), "{}", definition.name);
             let shown = definition.default().to_string();
             assert_eq!(definition.parse(&shown), Some(definition.default()), "what is shown can be set again");
@@ -414,10 +453,10 @@ mod tests {
 
     #[test]
     fn a_value_of_another_kind_is_never_allowed() {
-        assert!(!REQUEST_WINDOW.allows(SettingValue::Count(600_000)));
-        assert!(!REQUEST_WINDOW_COUNT.allows(SettingValue::Bool(true)));
-        assert!(!is_possible(RulesVersion(1), "request_window", Some(SettingValue::Bool(true))));
-        assert!(!is_possible(RulesVersion(1), "request_window", Some(SettingValue::Span(Span::from_days(2)))));
+        assert!(!REQUEST_WINDOW.allows(&SettingValue::Count(600_000)));
+        assert!(!REQUEST_WINDOW_COUNT.allows(&SettingValue::Bool(true)));
+        assert!(!is_possible(RulesVersion(1), "request_window", Some(&SettingValue::Bool(true))));
+        assert!(!is_possible(RulesVersion(1), "request_window", Some(&SettingValue::Span(Span::from_days(2)))));
         assert!(!is_possible(RulesVersion(1), "unheard_of", None));
     }
 

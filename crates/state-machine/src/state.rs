@@ -15,12 +15,12 @@ use crate::requests::Requests;
 use crate::restore::Staging;
 use crate::rules::RULES_VERSION_FIRST;
 use crate::scaling::Scaling;
-use crate::settings::Settings;
+use crate::settings::{DEFAULT_BACKEND, Settings};
 use crate::sizes::Sizes;
 use crate::table::Table;
 use crate::{
-    Cluster, ClusterId, Epoch, Hash, LogIndex, Resource, ResourceKind, ResourceName, RulesVersion, SettingView, Size,
-    Time,
+    Cluster, ClusterId, ClusterView, Epoch, Hash, LogIndex, Resource, ResourceKind, ResourceName, RulesVersion,
+    SettingView, Size, Time,
 };
 
 /// The whole state. It changes only through [`crate::apply`] and [`crate::pass`].
@@ -128,6 +128,23 @@ impl State {
         self.clusters.by_id(id)
     }
 
+    /// With where it lives, if it says so itself.
+    pub fn cluster_view(&self, cluster: &Cluster) -> ClusterView {
+        self.clusters.view(cluster)
+    }
+
+    /// Where its replicas live: where it says so itself, else where the setting `default_backend` says. Nothing: nobody has
+    /// said so, or there is no such cluster.
+    pub fn backend_of(&self, id: ClusterId) -> Option<&str> {
+        self.clusters.by_id(id)?;
+        self.clusters.backend(id).map(AsRef::as_ref).or_else(|| self.default_backend())
+    }
+
+    /// Where the replicas of those live that do not say so themselves.
+    pub fn default_backend(&self) -> Option<&str> {
+        self.settings.name(&DEFAULT_BACKEND)
+    }
+
     pub fn cluster_count(&self) -> usize {
         self.clusters.len()
     }
@@ -144,7 +161,7 @@ impl State {
     pub fn resource(&self, name: &ResourceName) -> Option<Resource> {
         match name.kind {
             ResourceKind::Size => self.size(&name.name).cloned().map(Resource::Size),
-            ResourceKind::Cluster => self.cluster(&name.name).cloned().map(Resource::Cluster),
+            ResourceKind::Cluster => self.cluster(&name.name).map(|it| self.clusters.view(it)).map(Resource::Cluster),
             ResourceKind::Setting => self.setting(&name.name).map(Resource::Setting),
             ResourceKind::Strategy => self.strategy(name.name.parse().ok()?).cloned().map(Resource::Strategy),
             ResourceKind::Decision => {

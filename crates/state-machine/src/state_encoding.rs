@@ -14,10 +14,10 @@ use crate::requests::{Floor, Remembered, Requests};
 use crate::restore::{RESTORE_BYTES_MAX, Staging, StagingHead};
 use crate::scaling::encoding as scaling;
 use crate::settings::{self, SettingRow};
-use crate::table::Table;
+use crate::table::{Key, Table};
 use crate::{
-    Blob, Cluster, DecodeError, Hash, LogIndex, RULES_VERSION_MAX, RequestId, RulesVersion, Size, State, Time,
-    clusters, sizes,
+    Blob, Cluster, ClusterId, DecodeError, Hash, LogIndex, RULES_VERSION_MAX, RequestId, RulesVersion, Size, State,
+    Time, clusters, sizes,
 };
 
 const STATE_FORMAT: u16 = 1;
@@ -29,6 +29,8 @@ mod table {
     pub(super) const CHECKPOINT: u16 = 2;
     pub(super) const SIZE: u16 = 10;
     pub(super) const CLUSTER: u16 = 20;
+    /// Where a cluster lives, if it says so itself.
+    pub(super) const PLACEMENT: u16 = 21;
     pub(super) const SETTING: u16 = 30;
     pub(super) const STAGING: u16 = 40;
     pub(super) const STAGING_CHUNK: u16 = 41;
@@ -71,6 +73,9 @@ impl State {
         }
         for cluster in self.clusters.after(None) {
             row(&mut out, table::CLUSTER, cluster);
+        }
+        for placement in self.clusters.placements() {
+            row(&mut out, table::PLACEMENT, &placement);
         }
         for setting in self.settings.rows() {
             row(&mut out, table::SETTING, &setting);
@@ -124,6 +129,7 @@ impl Reading {
             table::CHECKPOINT => self.checkpoint(row.take()?),
             table::SIZE => self.size(&row.take()?),
             table::CLUSTER => self.cluster(&row.take()?),
+            table::PLACEMENT => self.placement(row.take()?),
             table::SETTING => self.setting(row.take()?),
             table::STAGING => self.staging(row.take()?),
             table::STAGING_CHUNK => self.chunk(row.take()?),
@@ -178,9 +184,16 @@ impl Reading {
         Ok(())
     }
 
+    fn placement(&mut self, (id, backend): (ClusterId, Key)) -> Result<(), DecodeError> {
+        let fits = clusters::is_possible_place(&self.state.clusters, id, &backend);
+        check(fits, || format!("cluster {id} cannot live on {backend:?}"))?;
+        self.state.clusters.place(id, Some(backend));
+        Ok(())
+    }
+
     fn setting(&mut self, (name, row): (&str, SettingRow)) -> Result<(), DecodeError> {
         let ascending = self.state.settings.last_name().is_none_or(|last| last < name);
-        let fits = settings::is_possible(self.state.rules, name, row.value);
+        let fits = settings::is_possible(self.state.rules, name, row.value.as_ref());
         check(ascending && fits, || format!("setting {name:?} is impossible"))?;
         self.state.settings.put(name, row);
         Ok(())

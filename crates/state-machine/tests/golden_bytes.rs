@@ -192,6 +192,7 @@ fn a_scaled_life() -> Vec<Entry> {
         world.pass_time(Span::from_secs(20));
     };
     let mut begin = vec![Command::AnnounceLeader { node: NodeNumber(1), term: 1 }, set("enable_auto_scaling", "true")];
+    begin.push(set("default_backend", "sim"));
     begin.extend(["25cc", "50cc", "400cc"].map(|size| create_size(size, None)));
     begin.push(create_cluster("demo"));
     let begin = Entry { stamped_at: world.time, requests: vec![anonymous(begin)] };

@@ -4,8 +4,8 @@ mod common;
 
 use common::{World, create_cluster, create_size, samples, set};
 use loadline_state_machine::{
-    ActionStatus, ClusterRef, ClusterReport, Command, Entry, LogIndex, NodeNumber, NoticeKind, Observation, Options,
-    Outcome, Report, Sealed, Seen, Span, State, StrategyKind, TargetName, apply,
+    ActionStatus, ClusterRef, ClusterReport, Command, Entry, Hash, LogIndex, NodeNumber, NoticeKind, Observation,
+    Options, Outcome, Report, Sealed, Seen, Span, State, StrategyKind, TargetName, apply,
 };
 
 fn seen(world: &mut World, seen: Vec<Seen>) {
@@ -20,6 +20,7 @@ fn a_state() -> State {
     let mut world = World::new();
     world.must(Command::AnnounceLeader { node: NodeNumber(1), term: 1 });
     world.must(set("enable_auto_scaling", "true"));
+    world.must(set("default_backend", "sim"));
     world.must(create_size("1", None));
     world.must(create_size("2", None));
     world.must(create_cluster("demo"));
@@ -50,7 +51,7 @@ fn a_state() -> State {
     for drained in [false, true, true] {
         let action = world.state.claimable_actions().next().cloned().expect("there is something to do");
         let epoch = world.state.epoch().expect("a leader was announced");
-        world.must(Command::ClaimAction { action: action.id, epoch, attempt: 1 });
+        world.must(common::claim(&world.state, &action, epoch, 1));
         if drained {
             let outcome = Outcome::Succeeded { report: Report::Nothing };
             if world.state.action(action.id).is_some_and(|it| it.call.code() != "drop_replica") {
@@ -81,7 +82,13 @@ fn work_with(mut state: State) {
     if let Some(epoch) = state.epoch() {
         for (action, attempt) in ids {
             let outcome = Outcome::Succeeded { report: Report::Nothing };
-            let claim = Command::ClaimAction { action, epoch, attempt: attempt.saturating_add(1) };
+            let claim = Command::ClaimAction {
+                action,
+                epoch,
+                attempt: attempt.saturating_add(1),
+                backend: "sim".to_owned(),
+                parameters: Hash::default(),
+            };
             let outcome = Command::RecordOutcome { action, epoch, attempt, outcome };
             requests.extend([claim, outcome, Command::ApproveAction { action }].map(|it| common::anonymous(vec![it])));
         }

@@ -186,7 +186,7 @@ fn run(steps: &[Step]) -> Run {
 /// The resources of a state, with their etags.
 fn resources(state: &State) -> BTreeMap<ResourceName, Resource> {
     let sizes = state.sizes().cloned().map(Resource::Size);
-    let clusters = state.clusters_after(None).cloned().map(Resource::Cluster);
+    let clusters = state.clusters_after(None).map(|it| Resource::Cluster(state.cluster_view(it)));
     let settings = state.settings().into_iter().map(Resource::Setting);
     sizes.chain(clusters).chain(settings).map(|resource| (resource.name(), resource)).collect()
 }

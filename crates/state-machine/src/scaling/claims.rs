@@ -4,7 +4,9 @@
 //! leader that was replaced, or an executor that took too long, cannot settle what belongs to another. Whatever may have
 //! changed since an action was planned is looked at again here; what is no longer wanted becomes obsolete instead of claimed.
 
-use super::actions::{Action, ActionStatus, Call, Outcome, Report};
+use loadline_mutants::Mutant;
+
+use super::actions::{Action, ActionStatus, Attempt, AttemptEnd, Call, Outcome, Report};
 use super::advance::is_gone;
 use super::assess::assess;
 use super::brakes;
@@ -15,21 +17,26 @@ use crate::decide::Moment;
 use crate::names::shortened;
 use crate::signals::report::check_outside_name;
 use crate::strategies::STRATEGIES;
-use crate::{ActionId, Epoch, Event, Field, Rejection, State};
+use crate::{ActionId, Epoch, Event, Field, Hash, NodeNumber, Rejection, State};
 
-pub(crate) fn claim(
-    state: &State,
-    at: Moment,
-    id: ActionId,
-    epoch: Epoch,
-    attempt: u32,
-) -> Result<Vec<Event>, Rejection> {
+/// What the executor is about to call, as whom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim<'a> {
+    pub(crate) action: ActionId,
+    pub(crate) epoch: Epoch,
+    pub(crate) attempt: u32,
+    pub(crate) backend: &'a str,
+    pub(crate) parameters: Hash,
+}
+
+pub(crate) fn claim(state: &State, at: Moment, claim: &Claim<'_>) -> Result<Vec<Event>, Rejection> {
+    let Claim { action: id, epoch, attempt, backend, parameters } = *claim;
     require_feature(&state.settings)?;
     let knobs = *state.settings.knobs();
     if !knobs.acting {
         return Err(ScalingRejection::KillSwitchOff.into());
     }
-    check_epoch(state, epoch)?;
+    let node = check_epoch(state, epoch)?;
     let action = existing(state, id)?;
     let next = action.attempt.saturating_add(1);
     if attempt != next {
@@ -44,6 +51,13 @@ pub(crate) fn claim(
         ActionStatus::Claimed { epoch: earlier, .. } if earlier < epoch => {}
         status => return Err(ScalingRejection::NotClaimable { action: id, status: status.code().to_owned() }.into()),
     }
+    let Some(cluster_name) = state.clusters.name(action.cluster) else {
+        return Err(ScalingRejection::ClusterGone { action: id }.into());
+    };
+    // One that was returned was given another try when it was.
+    if action.status.is_in_flight() && u64::from(action.attempt) >= knobs.attempts_max {
+        return Err(ScalingRejection::NoAttemptLeft { action: id, attempts_max: knobs.attempts_max }.into());
+    }
     let operation = operation_of(state, action);
     if let Some(operation) = operation {
         check_turn(state, operation, id)?;
@@ -51,9 +65,19 @@ pub(crate) fn claim(
             return Ok(events);
         }
     }
+    check_call(state, action, backend, parameters)?;
     check_rate(state, at, &knobs, operation, action)?;
 
-    let claimed = Action { attempt, ..action.with(ActionStatus::Claimed { epoch, at: at.now }) };
+    let mut attempts = action.attempts.clone();
+    attempts.push(Attempt { number: attempt, epoch, node, claimed_at: at.now, ended: None });
+    let claimed = Action {
+        attempt,
+        attempts,
+        backend: Some(backend.into()),
+        intent: Some(parameters),
+        cluster_name: cluster_name.into(),
+        ..action.with(ActionStatus::Claimed { epoch, at: at.now })
+    };
     let mut events = vec![Event::ActionClaimed { action: claimed }];
     let advanced = operation.and_then(|operation| operation.after_claim(id));
     events.extend(advanced.map(|operation| Event::OperationAdvanced { operation }));
@@ -69,9 +93,9 @@ pub(crate) fn record_outcome(
     outcome: &Outcome,
 ) -> Result<Vec<Event>, Rejection> {
     // A straggler from an executor that lost leadership must not settle what the next one has taken over.
-    check_epoch(state, epoch)?;
+    let node = check_epoch(state, epoch)?;
     let action = existing(state, id)?;
-    if attempt != action.attempt {
+    if attempt != action.attempt && !Mutant::StaleAttemptAccepted.is_on() {
         return Err(ScalingRejection::StaleAttempt { action: id, given: attempt, current: action.attempt }.into());
     }
     if !action.status.is_in_flight() {
@@ -81,19 +105,25 @@ pub(crate) fn record_outcome(
         check_outside_name(Field::Incarnation, incarnation)?;
     }
     let error = outcome.reason().map(shortened);
-    let told = |status| Action { error: error.clone().or_else(|| action.error.clone()), ..action.with(status) };
-    let attempts_max = state.settings.knobs().attempts_max;
+    let end = AttemptEnd { epoch, node, at: at.now, result: outcome.result() };
+    let told = |status| Action {
+        error: error.clone().or_else(|| action.error.clone()),
+        attempts: action.attempts_ended(end),
+        ..action.with(status)
+    };
+    let any_left = u64::from(action.attempt) < state.settings.knobs().attempts_max;
     match outcome {
         Outcome::Unknown { .. } => {
             let action = told(ActionStatus::Unknown { epoch, at: at.now });
             Ok(vec![Event::ActionUnsure { action }])
         }
-        Outcome::Failed { retryable: true, .. } if u64::from(attempt) < attempts_max && !is_given_up(state, action) => {
+        Outcome::Failed { retryable: true, .. } if any_left && !is_given_up(state, action) => {
             let not_before = Some(at.now + action.backoff());
             Ok(vec![Event::ActionReturned { action: told(ActionStatus::Pending { not_before }) }])
         }
         Outcome::Failed { retryable, .. } => {
-            let status = if *retryable { ActionStatus::DeadLettered } else { ActionStatus::Failed };
+            let too_often = *retryable && !any_left;
+            let status = if too_often { ActionStatus::DeadLettered } else { ActionStatus::Failed };
             Ok(settled(state, at, told(status), &Report::Nothing))
         }
         Outcome::Succeeded { report } => Ok(settled(state, at, told(ActionStatus::Succeeded), report)),
@@ -119,7 +149,7 @@ pub(crate) fn reject(state: &State, at: Moment, id: ActionId, reason: &str) -> R
 }
 
 /// The action in the end, and what that makes of its operation.
-fn settled(state: &State, at: Moment, action: Action, report: &Report) -> Vec<Event> {
+pub(crate) fn settled(state: &State, at: Moment, action: Action, report: &Report) -> Vec<Event> {
     let action = Action { settled_at: Some(at.now), ..action };
     let operation = operation_of(state, &action).map(|operation| operation.after(&action, report, at.now));
     let mut events = vec![Event::ActionSettled { action, report: report.clone() }];
@@ -127,12 +157,40 @@ fn settled(state: &State, at: Moment, action: Action, report: &Report) -> Vec<Ev
     events
 }
 
-fn check_epoch(state: &State, given: Epoch) -> Result<(), Rejection> {
-    let current = state.epoch().ok_or(ScalingRejection::NoEpoch)?;
-    if given == current { Ok(()) } else { Err(ScalingRejection::StaleEpoch { given, current }.into()) }
+/// Answers which node leads in this epoch.
+fn check_epoch(state: &State, given: Epoch) -> Result<NodeNumber, Rejection> {
+    let (current, leader) = state.epoch().zip(state.leader()).ok_or(ScalingRejection::NoEpoch)?;
+    if given == current || Mutant::StaleEpochAccepted.is_on() {
+        return Ok(leader.node);
+    }
+    Err(ScalingRejection::StaleEpoch { given, current }.into())
 }
 
-fn existing(state: &State, id: ActionId) -> Result<&Action, Rejection> {
+/// A repeat that says anything else under the same key would be another call, and the backend may have done the first.
+fn check_call(state: &State, action: &Action, backend: &str, parameters: Hash) -> Result<(), Rejection> {
+    let right = match &action.backend {
+        Some(backend) => backend.as_ref(),
+        None => {
+            let cluster = || action.cluster_name.to_string();
+            let right =
+                state.backend_of(action.cluster).ok_or_else(|| ScalingRejection::NoBackend { cluster: cluster() })?;
+            // The cluster may have been moved since the executor looked.
+            if right != backend {
+                let (given, right) = (shortened(backend), right.to_owned());
+                return Err(ScalingRejection::OtherBackend { action: action.id, given, right }.into());
+            }
+            right
+        }
+    };
+    let known = action.intent.unwrap_or_else(|| action.parameters(right));
+    if right == backend && known == parameters {
+        return Ok(());
+    }
+    let (known_backend, backend) = (right.to_owned(), shortened(backend));
+    Err(ScalingRejection::ParametersDiffer { action: action.id, backend, parameters, known_backend, known }.into())
+}
+
+pub(crate) fn existing(state: &State, id: ActionId) -> Result<&Action, Rejection> {
     Ok(state.scaling.actions.get(id).ok_or(ScalingRejection::ActionNotFound { action: id })?)
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ClusterRecord;
 use super::actions::{Action, ActionStatus};
+use super::dead_letters::DEAD_LETTERS_MAX;
 use super::deadlines::{Due, Sweep};
 use super::retention::ActionHistory;
 use crate::configuration::like::Like;
@@ -25,6 +26,7 @@ mod table {
     pub(super) const CLUSTER: u16 = 63;
     pub(super) const ACTION: u16 = 64;
     pub(super) const HISTORY: u16 = 65;
+    pub(super) const DEAD_LETTER: u16 = 66;
 }
 
 /// What there is one of; not written while it says nothing.
@@ -55,6 +57,9 @@ pub(crate) fn write(state: &State, out: &mut Encoder) {
     for history in &scaling.history {
         row(out, table::HISTORY, &history);
     }
+    for letter in scaling.dead_letters.iter() {
+        row(out, table::DEAD_LETTER, letter);
+    }
 }
 
 fn row<T: Serialize>(out: &mut Encoder, table: u16, value: &T) {
@@ -70,6 +75,7 @@ pub(crate) fn read(state: &mut State, table: u16, row: &mut Decoder<'_>) -> Resu
         table::CLUSTER => read_cluster(state, row.take()?),
         table::ACTION => read_action(state, &row.take()?),
         table::HISTORY => read_history(state, row.take()?),
+        table::DEAD_LETTER => read_dead_letter(state, &row.take()?),
         kind => Err(DecodeError::UnknownKind { what: "table of a state", kind }),
     }
 }
@@ -140,17 +146,25 @@ fn read_action(state: &mut State, action: &Action) -> Result<(), DecodeError> {
     let fits = !action.status.is_settled()
         && action.number <= state.scaling.actions.numbers
         && (in_operation || action.status.is_in_flight())
-        && is_counted_right(action);
+        && action.is_possible();
     check(ascending && fits, || format!("action {} is impossible", action.id))?;
     state.scaling.actions.put(action);
     Ok(())
 }
 
-fn is_counted_right(action: &Action) -> bool {
-    match action.status {
-        ActionStatus::AwaitingApproval { .. } => action.attempt == 0,
-        status => action.attempt > 0 || !status.is_in_flight(),
-    }
+fn read_dead_letter(state: &mut State, letter: &Action) -> Result<(), DecodeError> {
+    let letters = &state.scaling.dead_letters;
+    let ascending = letters.iter().next_back().is_none_or(|last| last.id < letter.id);
+    let fits = ascending
+        && letters.len() < DEAD_LETTERS_MAX
+        && letter.status == ActionStatus::DeadLettered
+        && letter.number <= state.scaling.actions.numbers
+        && state.clusters.by_id(letter.cluster).is_some()
+        && state.scaling.actions.get(letter.id).is_none()
+        && letter.is_possible();
+    check(fits, || format!("dead letter {} is impossible", letter.id))?;
+    state.scaling.dead_letters.settled(letter, true);
+    Ok(())
 }
 
 fn read_history(state: &mut State, (id, history): (ClusterId, ActionHistory)) -> Result<(), DecodeError> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::actions::{Action, ActionStatus, Call, Report};
+use super::dead_letters::DeadLetters;
 use super::deadlines::Due;
 use super::decisions::{Conclusion, Kept};
 use super::evaluate::Concerns;
@@ -75,6 +76,8 @@ pub(crate) fn action_settled(state: &mut State, action: &Action, report: &Report
     // The entry at work is the one after the last that was applied.
     let index = LogIndex(state.applied.0.saturating_add(1));
     state.scaling.actions.put(action);
+    let exists = state.clusters.by_id(action.cluster).is_some();
+    state.scaling.dead_letters.settled(action, exists);
     let knobs = *state.settings.knobs();
     let now = state.now;
     let mut history = state.scaling.history.get(&action.cluster).map(|it| it.as_ref().clone()).unwrap_or_default();
@@ -84,7 +87,7 @@ pub(crate) fn action_settled(state: &mut State, action: &Action, report: &Report
     }
     history.add(index, now, knobs.rows_max);
     state.scaling.history.insert(action.cluster, Arc::new(history));
-    if state.clusters.by_id(action.cluster).is_none() {
+    if !exists {
         return;
     }
     match action.status {
@@ -98,6 +101,14 @@ pub(crate) fn action_settled(state: &mut State, action: &Action, report: &Report
         }
         _ => {}
     }
+}
+
+/// What it was for may be tried again at once.
+pub(crate) fn dead_letter_cleared(state: &mut State, action: &Action) {
+    state.scaling.dead_letters.remove(action.id);
+    let record = state.scaling.record_mut(action.cluster);
+    record.failures = 0;
+    record.failed_at = None;
 }
 
 /// What the backend has done is true at once, before any collector has seen it.
@@ -254,6 +265,7 @@ impl Scaling {
             }
         }
         self.strategies = Strategies::default();
+        self.dead_letters = DeadLetters::default();
         self.sweep = None;
     }
 
@@ -292,6 +304,7 @@ impl Event {
         match self {
             Self::ClusterCreated { cluster }
             | Self::ClusterRenamed { cluster, .. }
+            | Self::ClusterPlaced { cluster, .. }
             | Self::ClusterDropped { cluster }
             | Self::ClusterRestored { cluster } => Some(cluster.id),
             Self::ClusterKnowledgeRestored { cluster, .. }
@@ -300,12 +313,6 @@ impl Event {
             | Self::ClusterPaused { cluster, .. }
             | Self::ClusterResumed { cluster, .. } => Some(*cluster),
             Self::DecisionMade { decision } => Some(decision.cluster),
-            Self::ActionPlanned { action }
-            | Self::ActionApproved { action }
-            | Self::ActionClaimed { action }
-            | Self::ActionReturned { action }
-            | Self::ActionUnsure { action }
-            | Self::ActionSettled { action, .. } => Some(action.cluster),
             Self::OperationBegun { operation }
             | Self::OperationAdvanced { operation }
             | Self::OperationEnded { operation, .. } => Some(operation.cluster),
@@ -316,7 +323,7 @@ impl Event {
                 Target::Cluster(cluster) => Some(cluster),
                 Target::Pattern(_) | Target::All => None,
             },
-            _ => None,
+            _ => self.action().map(|action| action.cluster),
         }
     }
 
@@ -327,7 +334,9 @@ impl Event {
             Self::SignalsReported { cluster, .. }
             | Self::ClusterPaused { cluster, .. }
             | Self::ClusterResumed { cluster, .. } => Concerns::Cluster(*cluster),
-            Self::ActionSettled { action, .. } | Self::ActionApproved { action } => Concerns::Cluster(action.cluster),
+            Self::ActionSettled { action, .. }
+            | Self::ActionApproved { action }
+            | Self::DeadLetterCleared { action, .. } => Concerns::Cluster(action.cluster),
             Self::StrategyCreated { strategy }
             | Self::StrategyChanged { strategy, .. }
             | Self::StrategyDropped { strategy } => match &strategy.target {

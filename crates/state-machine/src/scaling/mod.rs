@@ -5,7 +5,7 @@
 //!   [`conclude`]: what comes of it.
 //! - [`plan`]: what lies between what is there and what is wanted. [`brakes`]: whether it may be done now.
 //! - [`operations`] and [`actions`]: what is being done. [`advance`]: the next step. [`claims`]: who takes it, and what came
-//!   of it.
+//!   of it. [`dead_letters`]: what was given up. [`by_hand`]: what an operator says about one.
 //! - [`decisions`]: the record of one evaluation. [`essence`]: whether it is news. [`explain`]: the same in words. [`retention`]: how long rows are shown.
 //!   [`views`]: how all of it is read.
 //! - [`pause`]: holding a cluster by hand. [`removal`]: dropping one. [`restored`]: bringing back a backup.
@@ -16,8 +16,10 @@ pub(crate) mod actions;
 pub(crate) mod advance;
 pub(crate) mod assess;
 pub(crate) mod brakes;
+pub(crate) mod by_hand;
 pub(crate) mod claims;
 pub(crate) mod conclude;
+pub(crate) mod dead_letters;
 pub(crate) mod deadlines;
 pub(crate) mod decisions;
 pub(crate) mod encoding;
@@ -50,6 +52,7 @@ use crate::strategies::StrategyState;
 use crate::table::Table;
 use crate::{ClusterId, Time};
 use actions::Actions;
+use dead_letters::DeadLetters;
 use deadlines::{Deadlines, Due, Sweep};
 use decisions::Kept;
 use operations::Operation;
@@ -63,6 +66,7 @@ pub(crate) struct Scaling {
     pub(crate) strategies: Strategies,
     pub(crate) clusters: Table<ClusterId, Arc<ClusterRecord>>,
     pub(crate) actions: Actions,
+    pub(crate) dead_letters: DeadLetters,
     pub(crate) collectors: Collectors,
     /// Also of clusters that are gone.
     pub(crate) history: Table<ClusterId, Arc<ActionHistory>>,
@@ -129,6 +133,7 @@ impl Scaling {
     pub(crate) fn remove_cluster(&mut self, id: ClusterId) {
         self.looked_at(id);
         self.clusters.remove(&id);
+        self.dead_letters.forget_cluster(id);
     }
 
     /// A cluster came, went, or changed its name.

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::actions::{Action, ActionStatus, Call, DrainResult, Outcome, ReplicaLife, Report};
+use super::actions::{Action, ActionStatus, AttemptResult, Call, DrainResult, Outcome, ReplicaLife, Report};
 use super::plan::{Planned, Step};
 use crate::table::Key;
 use crate::{ActionId, ClusterId, OperationId, Revision, Time};
@@ -312,6 +312,8 @@ impl Unit {
                 self.cordoned = false;
                 Progress::Failed
             }
+            // As a failure, so that the cluster waits before it wants the same again.
+            (_, false) if action.status == ActionStatus::Abandoned => Progress::Failed,
             (_, false) if self.progress == Progress::Waiting => Progress::Skipped,
             (_, false) => Progress::Failed,
         };
@@ -375,6 +377,14 @@ impl Operation {
 }
 
 impl Outcome {
+    pub(crate) fn result(&self) -> AttemptResult {
+        match self {
+            Self::Succeeded { .. } => AttemptResult::Succeeded,
+            Self::Failed { retryable, .. } => AttemptResult::Failed { retryable: *retryable },
+            Self::Unknown { .. } => AttemptResult::Unknown,
+        }
+    }
+
     /// The words of the backend, if it had any.
     pub(crate) fn reason(&self) -> Option<&str> {
         match self {

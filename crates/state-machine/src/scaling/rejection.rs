@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::configuration::{ConfigurationProblem, StrategyKind};
-use crate::{ActionId, Epoch, Field, RejectionClass, StrategyId, Time};
+use crate::{ActionId, Epoch, Field, Hash, OperationId, RejectionClass, StrategyId, Time};
 
 /// New reasons go at the end: the place is the number in stored receipts.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
@@ -53,6 +53,39 @@ pub enum ScalingRejection {
     NotClaimed { action: ActionId, status: String },
     #[error("action {action} is {status}: it does not wait for an approval")]
     NotAwaitingApproval { action: ActionId, status: String },
+    #[error(
+        "action {action} was claimed for backend {known_backend} with parameters {known}, now it is {backend} with \
+         {parameters}: it must not be called with anything else under the same key"
+    )]
+    ParametersDiffer { action: ActionId, backend: String, parameters: Hash, known_backend: String, known: Hash },
+    #[error("cluster {cluster} lives nowhere: give it a backend, or set default_backend")]
+    NoBackend { cluster: String },
+    #[error("the cluster of action {action} lives on {right}, not on {given}")]
+    OtherBackend { action: ActionId, given: String, right: String },
+    #[error("the cluster of action {action} is gone: record what came of it, it is not sent again")]
+    ClusterGone { action: ActionId },
+    #[error("action {action} was tried {attempts_max} times, as often as is allowed: record it as failed")]
+    NoAttemptLeft { action: ActionId, attempts_max: u64 },
+    #[error(
+        "operation {operation} is under way on cluster {cluster}: move it when that has ended; a pause keeps the next one \
+         from beginning"
+    )]
+    OperationUnderWay { cluster: String, operation: OperationId },
+    #[error("action {action} is {status}: {}", instead_of_retry(.status))]
+    NotRetryable { action: ActionId, status: String },
+    #[error(
+        "action {action} is {status}, so no call of it is in doubt: only one that is claimed, unknown or dead-lettered can be \
+         resolved; abandon it if it must not be done"
+    )]
+    NotResolvable { action: ActionId, status: String },
+}
+
+fn instead_of_retry(status: &str) -> &'static str {
+    match status {
+        "AWAITING_APPROVAL" => "approve or reject it",
+        "CLAIMED" => "the leader is at it; wait for its outcome, or resolve or abandon it",
+        _ => "only one that waits to be tried again, is unknown or is dead-lettered can be retried",
+    }
 }
 
 fn what_would_be_right(expected: &str) -> String {
@@ -80,6 +113,14 @@ impl ScalingRejection {
             Self::RateLimited { .. } => "RATE_LIMITED",
             Self::NotClaimed { .. } => "NOT_CLAIMED",
             Self::NotAwaitingApproval { .. } => "NOT_AWAITING_APPROVAL",
+            Self::ParametersDiffer { .. } => "PARAMETERS_DIFFER",
+            Self::NoBackend { .. } => "NO_BACKEND",
+            Self::OtherBackend { .. } => "OTHER_BACKEND",
+            Self::ClusterGone { .. } => "CLUSTER_GONE",
+            Self::NoAttemptLeft { .. } => "NO_ATTEMPT_LEFT",
+            Self::OperationUnderWay { .. } => "OPERATION_UNDER_WAY",
+            Self::NotRetryable { .. } => "NOT_RETRYABLE",
+            Self::NotResolvable { .. } => "NOT_RESOLVABLE",
         }
     }
 
@@ -99,7 +140,15 @@ impl ScalingRejection {
             | Self::KillSwitchOff
             | Self::RateLimited { .. }
             | Self::NotClaimed { .. }
-            | Self::NotAwaitingApproval { .. } => RejectionClass::Precondition,
+            | Self::NotAwaitingApproval { .. }
+            | Self::ParametersDiffer { .. }
+            | Self::NoBackend { .. }
+            | Self::OtherBackend { .. }
+            | Self::ClusterGone { .. }
+            | Self::NoAttemptLeft { .. }
+            | Self::OperationUnderWay { .. }
+            | Self::NotRetryable { .. }
+            | Self::NotResolvable { .. } => RejectionClass::Precondition,
         }
     }
 
@@ -119,7 +168,13 @@ impl ScalingRejection {
             | Self::OutOfTurn { .. }
             | Self::RateLimited { .. }
             | Self::NotClaimed { .. }
-            | Self::NotAwaitingApproval { .. } => Some(Field::Action),
+            | Self::NotAwaitingApproval { .. }
+            | Self::ClusterGone { .. }
+            | Self::NoAttemptLeft { .. }
+            | Self::NotRetryable { .. }
+            | Self::NotResolvable { .. } => Some(Field::Action),
+            Self::ParametersDiffer { .. } => Some(Field::Parameters),
+            Self::NoBackend { .. } | Self::OtherBackend { .. } | Self::OperationUnderWay { .. } => Some(Field::Backend),
             Self::FeatureOff | Self::NoEpoch | Self::KillSwitchOff => None,
         }
     }
@@ -158,13 +213,33 @@ impl ScalingRejection {
             }
             Self::NotClaimable { action, status }
             | Self::NotClaimed { action, status }
-            | Self::NotAwaitingApproval { action, status } => {
+            | Self::NotAwaitingApproval { action, status }
+            | Self::NotRetryable { action, status }
+            | Self::NotResolvable { action, status } => {
                 vec![("action", action.to_string()), ("status", status.clone())]
             }
             Self::RetryNotDue { action, not_before } => {
                 vec![("action", action.to_string()), ("not_before_ms", not_before.as_millis().to_string())]
             }
             Self::OutOfTurn { action, first } => vec![("action", action.to_string()), ("first", first.to_string())],
+            Self::ParametersDiffer { action, backend, parameters, known_backend, known } => vec![
+                ("action", action.to_string()),
+                ("backend", backend.clone()),
+                ("parameters", parameters.to_string()),
+                ("known_backend", known_backend.clone()),
+                ("known", known.to_string()),
+            ],
+            Self::NoBackend { cluster } => vec![("cluster", cluster.clone())],
+            Self::OtherBackend { action, given, right } => {
+                vec![("action", action.to_string()), ("given", given.clone()), ("right", right.clone())]
+            }
+            Self::ClusterGone { action } => vec![("action", action.to_string())],
+            Self::NoAttemptLeft { action, attempts_max } => {
+                vec![("action", action.to_string()), ("attempts_max", attempts_max.to_string())]
+            }
+            Self::OperationUnderWay { cluster, operation } => {
+                vec![("cluster", cluster.clone()), ("operation", operation.to_string())]
+            }
             Self::RateLimited { action, until } => {
                 vec![("action", action.to_string()), ("until_ms", until.as_millis().to_string())]
             }

@@ -159,8 +159,33 @@ impl State {
         self.scaling.actions.len()
     }
 
+    /// The actions that may have been called and are not settled, the oldest first. Whatever the brakes say, and whether or not
+    /// their cluster is still there, it has to be found out what came of them.
+    pub fn actions_in_flight(&self) -> impl Iterator<Item = &Action> {
+        self.actions().filter(|action| action.status.is_in_flight())
+    }
+
+    /// Where this action is called: where it was claimed for, else where its cluster lives now.
+    pub fn backend_for<'a>(&'a self, action: &'a Action) -> Option<&'a str> {
+        action.backend.as_deref().or_else(|| self.backend_of(action.cluster))
+    }
+
+    /// The actions that failed as often as they may be tried and that nobody has dealt with, the oldest first.
+    pub fn dead_letters(&self) -> impl Iterator<Item = &Action> {
+        self.scaling.dead_letters.iter().map(Arc::as_ref)
+    }
+
+    pub fn dead_letter(&self, id: ActionId) -> Option<&Action> {
+        self.scaling.dead_letters.get(id).map(Arc::as_ref)
+    }
+
+    pub fn dead_letter_count(&self) -> usize {
+        self.scaling.dead_letters.len()
+    }
+
     /// The actions that could be claimed right now, the oldest first: those whose turn it is. One whose outcome is not known,
-    /// or that an earlier leader claimed, is to be read back first.
+    /// or that an earlier leader claimed, is to be read back first. Not among them, and still to be settled, are those in
+    /// flight that are not sent again: their cluster is gone, or they have no attempt left.
     pub fn claimable_actions(&self) -> impl Iterator<Item = &Action> {
         let knobs = *self.settings.knobs();
         let epoch = self.epoch();
@@ -173,7 +198,9 @@ impl State {
             };
             let operation = self.scaling.record(action.cluster).and_then(|record| record.operation.as_deref());
             let in_turn = operation.is_none_or(|operation| first_in_turn(self, operation) == Some(action.id));
-            knobs.feature && knobs.acting && free && in_turn
+            let left = !action.status.is_in_flight() || u64::from(action.attempt) < knobs.attempts_max;
+            let somewhere = self.clusters.by_id(action.cluster).is_some() && self.backend_for(action).is_some();
+            knobs.feature && knobs.acting && free && left && in_turn && somewhere
         })
     }
 

@@ -9,8 +9,8 @@ pub mod scaling_samples;
 pub mod show_scaling;
 
 use loadline_state_machine::{
-    Actor, Applied, Command, Entry, Hash, LogIndex, Receipt, Request, RequestId, Revision, Sealed, Span, State, Time,
-    apply,
+    Action, Actor, Applied, Command, Entry, Epoch, Hash, LogIndex, Receipt, Request, RequestId, Revision, Sealed, Span,
+    State, Time, apply,
 };
 
 /// 2026-11-16T12:00:00Z: as good a noon as any.
@@ -91,6 +91,13 @@ pub fn create_cluster(name: &str) -> Command {
 
 pub fn create_size(name: &str, rank: Option<u32>) -> Command {
     Command::CreateSize { name: name.to_owned(), rank, slots: 4, price_micros_per_hour: 250_000 }
+}
+
+/// What the executor says before it calls.
+pub fn claim(state: &State, action: &Action, epoch: Epoch, attempt: u32) -> Command {
+    let backend = state.backend_for(action).unwrap_or("sim").to_owned();
+    let parameters = action.parameters(&backend);
+    Command::ClaimAction { action: action.id, epoch, attempt, backend, parameters }
 }
 
 pub fn set(name: &str, value: &str) -> Command {

@@ -4,7 +4,8 @@
 //! create strategy target_size for demo size=25cc     also: for all, for like prod_%; "unchecked" takes it as it is
 //! change strategy target_size for demo size=50cc reset=cooldown_s
 //! report demo: replica r1 25cc ready, idle 20s | other: alive    also: from=NAME seq=N, and age=3s in any part
-//! claim next; outcome it succeeded life=i-1           also by id, with epoch=... attempt=...
+//! claim next; outcome it succeeded life=i-1           also by id, with epoch=... attempt=... backend=... parameters=...
+//! retry letter "room now"; resolve it succeeded "seen it"; abandon it "never mind"; place cluster demo on other
 //! approve waiting; reject waiting "too dear"; pause demo "maintenance" for=10m; resume demo
 //! ```
 
@@ -12,8 +13,8 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use loadline_state_machine::{
-    ActionId, ActionStatus, ClusterRef, ClusterReport, Command, DrainResult, Epoch, LogIndex, NoticeKind, Observation,
-    OptionValue, Options, Outcome, Report, Seen, Span, State, StrategyKind, TargetName, option_definition,
+    ActionId, ActionStatus, ClusterRef, ClusterReport, Command, DrainResult, Epoch, Hash, LogIndex, NoticeKind,
+    Observation, OptionValue, Options, Outcome, Report, Seen, Span, State, StrategyKind, TargetName, option_definition,
 };
 
 pub fn command(state: &State, text: &str, plain: &[&str], named: &BTreeMap<&str, &str>) -> Command {
@@ -51,7 +52,12 @@ pub fn command(state: &State, text: &str, plain: &[&str], named: &BTreeMap<&str,
         ["claim", action] => {
             let action = find_action(state, action);
             let next = state.action(action).map_or(1, |action| action.attempt + 1);
-            Command::ClaimAction { action, epoch: epoch(state, named), attempt: attempt(named, next) }
+            let lives = state.action(action).and_then(|action| state.backend_for(action));
+            let backend = named.get("backend").copied().or(lives).unwrap_or("sim").to_owned();
+            let right = state.action(action).map(|action| action.parameters(&backend)).unwrap_or_default();
+            let parameters = named.get("parameters").map_or(right, |other| Hash::of(other.as_bytes()));
+            let (epoch, attempt) = (epoch(state, named), attempt(named, next));
+            Command::ClaimAction { action, epoch, attempt, backend, parameters }
         }
         ["outcome", action, rest @ ..] => {
             let action = find_action(state, action);
@@ -62,6 +68,22 @@ pub fn command(state: &State, text: &str, plain: &[&str], named: &BTreeMap<&str,
         ["approve", action] => Command::ApproveAction { action: find_action(state, action) },
         ["reject", action, reason @ ..] => {
             Command::RejectAction { action: find_action(state, action), reason: reason.join(" ") }
+        }
+        ["retry", action, reason @ ..] => {
+            Command::RetryAction { action: find_action(state, action), reason: reason.join(" ") }
+        }
+        ["resolve", action, how, reason @ ..] => {
+            let action = find_action(state, action);
+            Command::ResolveAction { action, succeeded: *how == "succeeded", reason: reason.join(" ") }
+        }
+        ["abandon", action, reason @ ..] => {
+            Command::AbandonAction { action: find_action(state, action), reason: reason.join(" ") }
+        }
+        ["place", "cluster", name, "by", "default"] => {
+            Command::PlaceCluster { name: (*name).to_owned(), backend: None, etag }
+        }
+        ["place", "cluster", name, "on", backend] => {
+            Command::PlaceCluster { name: (*name).to_owned(), backend: Some((*backend).to_owned()), etag }
         }
         _ => panic!("{text:?} is not understood"),
     }
@@ -165,12 +187,14 @@ fn outcome(words: &[&str], named: &BTreeMap<&str, &str>) -> Outcome {
     }
 }
 
-/// "next" can be claimed, "it" was, "waiting" waits for an approval.
+/// "next" can be claimed, "it" was, "waiting" waits for an approval, "letter" was given up.
 pub fn find_action(state: &State, word: &str) -> ActionId {
     let found = match word {
         "next" => state.claimable_actions().next(),
         "it" => state.actions().find(|action| action.status.is_in_flight()),
         "waiting" => state.actions().find(|action| matches!(action.status, ActionStatus::AwaitingApproval { .. })),
+        "letter" => state.dead_letters().next(),
+        "pending" => state.actions().find(|action| matches!(action.status, ActionStatus::Pending { .. })),
         id => return read(id),
     };
     // What is not there is asked for all the same: the refusal is the answer.

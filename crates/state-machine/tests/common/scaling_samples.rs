@@ -1,16 +1,16 @@
 //! One of everything about scaling that has a place in the log, in a receipt or in a state.
 
 use loadline_state_machine::{
-    Action, ActionId, ActionStatus, Activity, Alteration, Answer, Brake, Call, Change, ChangeCause, ChangesAt,
-    ClusterId, ClusterRef, ClusterReport, Command, Conclusion, ConfigurationProblem, Crash, Decision, DrainResult,
-    Epoch, Event, FailureReason, Field, Gone, Heard, Held, Hydration, LogIndex, Memory, Metric, Notice, NoticeKind,
-    Observation, Operation, OperationEnd, OperationId, OperationKind, Options, Outcome, Pause, Planned, Progress,
-    Reason, Replica, ReplicaLife, ReplicaSpec, Report, ReportReceipt, RestoredKnowledge, ResumeReason, Revision,
-    ScalingRejection, Seen, Shadow, Signals, Span, Stage, Step, Strategy, StrategyId, StrategyKind, StrategyState,
-    Target, TargetName, Time, Unit,
+    Action, ActionId, ActionStatus, Activity, Alteration, Answer, Attempt, AttemptEnd, AttemptResult, Brake, Call,
+    Change, ChangeCause, ChangesAt, ClusterId, ClusterRef, ClusterReport, ClusterView, Command, Conclusion,
+    ConfigurationProblem, Crash, Decision, DrainResult, Epoch, Event, FailureReason, Field, Gone, Hash, Heard, Held,
+    Hydration, LogIndex, Memory, Metric, NodeNumber, Notice, NoticeKind, Observation, Operation, OperationEnd,
+    OperationId, OperationKind, Options, Outcome, Pause, Planned, Progress, Reason, Replica, ReplicaLife, ReplicaSpec,
+    Report, ReportReceipt, RestoredKnowledge, ResumeReason, Revision, ScalingRejection, Seen, Shadow, Signals, Span,
+    Stage, Step, Strategy, StrategyId, StrategyKind, StrategyState, Target, TargetName, Time, Unit,
 };
 
-use super::{NOON, revision};
+use super::{NOON, revision, samples};
 
 const EPOCH: Epoch = Epoch { incarnation: NOON.as_millis(), index: LogIndex(40) };
 
@@ -87,10 +87,20 @@ pub fn commands() -> Vec<Command> {
         },
         Command::PauseCluster { cluster: name(), reason: "moving".to_owned(), expires_in: Some(Span::from_mins(10)) },
         Command::ResumeCluster { cluster: name() },
-        Command::ClaimAction { action: action_id(), epoch: EPOCH, attempt: 1 },
+        Command::PlaceCluster { name: name(), backend: Some("local".to_owned()), etag },
+        Command::ClaimAction {
+            action: action_id(),
+            epoch: EPOCH,
+            attempt: 1,
+            backend: "local".to_owned(),
+            parameters: Hash([3; 32]),
+        },
         Command::RecordOutcome { action: action_id(), epoch: EPOCH, attempt: 1, outcome },
         Command::ApproveAction { action: action_id() },
         Command::RejectAction { action: action_id(), reason: "too dear".to_owned() },
+        Command::RetryAction { action: action_id(), reason: "room now".to_owned() },
+        Command::ResolveAction { action: action_id(), succeeded: true, reason: "seen it".to_owned() },
+        Command::AbandonAction { action: action_id(), reason: "never mind".to_owned() },
     ]
 }
 
@@ -229,6 +239,7 @@ pub fn action() -> Action {
         number: 9,
         incarnation: NOON.as_millis(),
         cluster: cluster(),
+        cluster_name: "demo".into(),
         operation: Some(operation_id()),
         strategy: strategy_id(),
         kind: StrategyKind::ShrinkToFit,
@@ -237,10 +248,37 @@ pub fn action() -> Action {
         call: Call::DropReplica(life),
         status: ActionStatus::Claimed { epoch: EPOCH, at: NOON },
         attempt: 2,
+        backend: Some("local".into()),
+        intent: Some(Hash([3; 32])),
+        attempts: attempts(),
+        hurried: 1,
         created_at: NOON,
         settled_at: None,
         error: Some("no room".to_owned()),
     }
+}
+
+fn attempts() -> Vec<Attempt> {
+    let later = Epoch { index: LogIndex(50), ..EPOCH };
+    let ended = Some(AttemptEnd { epoch: later, node: NodeNumber(2), at: NOON, result: AttemptResult::Unknown });
+    vec![
+        Attempt { number: 1, epoch: EPOCH, node: NodeNumber(1), claimed_at: NOON, ended },
+        Attempt { number: 2, epoch: later, node: NodeNumber(2), claimed_at: NOON, ended: None },
+    ]
+}
+
+/// With an end of every kind.
+fn settled() -> Action {
+    let results = [
+        AttemptResult::Succeeded,
+        AttemptResult::Failed { retryable: true },
+        AttemptResult::Unknown,
+        AttemptResult::Resolved { succeeded: false },
+        AttemptResult::Abandoned,
+    ];
+    let ended = |result| Some(AttemptEnd { epoch: EPOCH, node: NodeNumber(1), at: NOON, result });
+    let attempts = results.into_iter().map(|result| Attempt { ended: ended(result), ..attempts()[0] });
+    Action { attempts: attempts.collect(), ..with(ActionStatus::Abandoned) }
 }
 
 fn with(status: ActionStatus) -> Action {
@@ -324,10 +362,10 @@ pub fn events() -> Vec<Event> {
         Event::ActionClaimed { action: action() },
         Event::ActionReturned { action: with(ActionStatus::Pending { not_before: Some(NOON) }) },
         Event::ActionUnsure { action: with(ActionStatus::Unknown { epoch: EPOCH, at: NOON }) },
-        Event::ActionSettled {
-            action: with(ActionStatus::Abandoned),
-            report: Report::Created { incarnation: Some("i-2".to_owned()) },
-        },
+        Event::ActionSettled { action: settled(), report: Report::Created { incarnation: Some("i-2".to_owned()) } },
+        Event::ActionHurried { action: with(ActionStatus::Pending { not_before: None }) },
+        Event::DeadLetterCleared { action: with(ActionStatus::DeadLettered), reason: "room now".to_owned() },
+        Event::ClusterPlaced { cluster: samples::cluster(), backend: Some("local".into()) },
         Event::OperationBegun { operation: operation() },
         Event::OperationAdvanced { operation: operation() },
         Event::OperationEnded { operation: operation(), end: OperationEnd::Failed(FailureReason::Restored) },
@@ -371,10 +409,30 @@ pub fn rejections() -> Vec<ScalingRejection> {
         ScalingRejection::RateLimited { action, until: later },
         ScalingRejection::NotClaimed { action, status: status() },
         ScalingRejection::NotAwaitingApproval { action, status: status() },
+        ScalingRejection::ParametersDiffer {
+            action,
+            backend: text("local"),
+            parameters: Hash([3; 32]),
+            known_backend: text("remote"),
+            known: Hash([4; 32]),
+        },
+        ScalingRejection::NoBackend { cluster: text("demo") },
+        ScalingRejection::OtherBackend { action, given: text("local"), right: text("remote") },
+        ScalingRejection::ClusterGone { action },
+        ScalingRejection::NoAttemptLeft { action, attempts_max: 3 },
+        ScalingRejection::OperationUnderWay { cluster: text("demo"), operation: operation_id() },
+        ScalingRejection::NotRetryable { action, status: status() },
+        ScalingRejection::NotResolvable { action, status: text("PENDING") },
     ]
 }
 
 pub fn answers() -> Vec<Answer> {
     let receipt = ReportReceipt { repeated: true, sequence: 7, unknown: vec!["nowhere".to_owned()] };
-    vec![Answer::Strategy(strategy()), Answer::Reported(receipt), Answer::Action(Box::new(action()))]
+    let placed = ClusterView { cluster: samples::cluster(), backend: Some("local".into()) };
+    vec![
+        Answer::Strategy(strategy()),
+        Answer::Reported(receipt),
+        Answer::Action(Box::new(action())),
+        Answer::PlacedCluster(placed),
+    ]
 }

@@ -32,7 +32,9 @@ pub fn event(event: &Event) -> String {
         | Event::ActionApproved { action: after }
         | Event::ActionClaimed { action: after }
         | Event::ActionReturned { action: after }
-        | Event::ActionUnsure { action: after } => action(after),
+        | Event::ActionUnsure { action: after }
+        | Event::ActionHurried { action: after } => action(after),
+        Event::DeadLetterCleared { action: after, reason } => format!("{}; {reason:?}", action(after)),
         Event::ActionSettled { action: after, report } => {
             format!(
                 "{}{}",
@@ -210,10 +212,14 @@ pub fn action(action: &Action) -> String {
         }
         other => other.code().to_owned(),
     };
-    let attempt = if action.attempt > 0 { format!(", attempt {}", action.attempt) } else { String::new() };
+    let attempt = match &action.backend {
+        Some(backend) => format!(", attempt {} on {backend} by {}", action.attempt, nodes(action)),
+        None => String::new(),
+    };
+    let hurried = if action.hurried > 0 { format!(", hurried {}", action.hurried) } else { String::new() };
     let error = action.error.as_ref().map(|error| format!(", {error:?}")).unwrap_or_default();
     format!(
-        "{} #{} {}{}, {status}{attempt}{error}, for {} {}",
+        "{} #{} {}{}, {status}{attempt}{hurried}{error}, for {} {}",
         action.id,
         action.number,
         action.call,
@@ -221,6 +227,11 @@ pub fn action(action: &Action) -> String {
         action.kind,
         action.reason.code()
     )
+}
+
+/// "1, 2": node 2 has taken over from node 1.
+fn nodes(action: &Action) -> String {
+    joined(&action.worked_on_by(), ToString::to_string)
 }
 
 fn action_life(action: &Action) -> String {
@@ -300,5 +311,6 @@ pub fn everything(state: &State) -> Vec<String> {
     }
     lines.extend(state.operations().map(|shown| format!("operation {}", operation(shown))));
     lines.extend(state.actions().map(|shown| format!("action {}", action(shown))));
+    lines.extend(state.dead_letters().map(|shown| format!("dead letter {}", action(shown))));
     lines
 }

@@ -74,10 +74,10 @@ impl Speaker {
         }
     }
 
-    /// What every conversation about scaling begins with: a leader, the feature, a ladder of sizes, a cluster.
+    /// What every conversation about scaling begins with: a leader, the feature, a backend, a ladder of sizes, a cluster.
     fn set_scene(&mut self, sizes: &str) -> Vec<String> {
-        let mut said =
-            vec!["loadline: announce node 1 term=1; found 3 nodes; set enable_auto_scaling to true".to_owned()];
+        let begin = "announce node 1 term=1; found 3 nodes; set enable_auto_scaling to true";
+        let mut said = vec![format!("loadline: {begin}; set default_backend to sim")];
         said.extend(sizes.split(' ').map(|size| format!("alice: create size {size}")));
         said.push("alice: create cluster demo".to_owned());
         for line in &said {

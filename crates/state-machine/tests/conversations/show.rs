@@ -76,6 +76,7 @@ fn answer(answer: &Answer) -> String {
         Answer::Nothing => "nothing".to_owned(),
         Answer::Size(shown) => size(shown),
         Answer::Cluster(shown) => cluster(shown),
+        Answer::PlacedCluster(shown) => placed(&shown.cluster, shown.backend.as_deref()),
         Answer::Setting(shown) => setting(shown),
         Answer::Node(node) => format!("node {node}"),
         Answer::Epoch(epoch) => format!("epoch {epoch}"),
@@ -98,10 +99,11 @@ fn event(event: &Event) -> String {
         Event::SizeChanged { before, size: after } => format!("{}; before: {}", size(after), size(before)),
         Event::ClusterCreated { cluster: after } | Event::ClusterRestored { cluster: after } => cluster(after),
         Event::ClusterDropped { cluster: before } => cluster(before),
+        Event::ClusterPlaced { cluster: after, backend } => placed(after, backend.as_deref()),
         Event::ClusterRenamed { from, cluster: after } => format!("{}; before: {from}", cluster(after)),
-        Event::SettingSet { name, value, updated } => row(name, Some(*value), *updated),
+        Event::SettingSet { name, value, updated } => row(name, Some(value.clone()), *updated),
         Event::SettingReset { name, updated } => row(name, None, *updated),
-        Event::SettingRestored { name, value, updated } => row(name, *value, *updated),
+        Event::SettingRestored { name, value, updated } => row(name, value.clone(), *updated),
         Event::RestoreBegun { restore, bytes_total, hash } => {
             format!("restore {restore}, {bytes_total} bytes, hash {}", short(*hash))
         }
@@ -120,7 +122,7 @@ fn event(event: &Event) -> String {
 fn resource(resource: &Resource) -> String {
     match resource {
         Resource::Size(shown) => size(shown),
-        Resource::Cluster(shown) => cluster(shown),
+        Resource::Cluster(shown) => placed(&shown.cluster, shown.backend.as_deref()),
         Resource::Setting(shown) => setting(shown),
         other => show_scaling::resource(other),
     }
@@ -134,6 +136,10 @@ fn size(size: &Size) -> String {
 fn cluster(cluster: &Cluster) -> String {
     let Cluster { id, name, created, updated, created_at } = cluster;
     format!("{name}, id {id}, created {created} at {}, etag {updated}", clock(*created_at))
+}
+
+fn placed(shown: &Cluster, backend: Option<&str>) -> String {
+    format!("{}{}", cluster(shown), backend.map(|it| format!(", on {it}")).unwrap_or_default())
 }
 
 fn setting(setting: &SettingView) -> String {
@@ -160,7 +166,12 @@ pub(crate) fn everything(state: &State) -> Vec<String> {
         state.request_count(),
     )];
     lines.extend(state.sizes().map(|shown| format!("size {}", size(shown))));
-    lines.extend(state.clusters_after(None).map(|shown| format!("cluster {}", cluster(shown))));
+    lines.extend(
+        state
+            .clusters_after(None)
+            .map(|it| state.cluster_view(it))
+            .map(|shown| format!("cluster {}", placed(&shown.cluster, shown.backend.as_deref()))),
+    );
     let set = state.settings().into_iter().filter(|shown| shown.updated.is_some());
     lines.extend(set.map(|shown| format!("setting {}", setting(&shown))));
     lines.extend(show_scaling::everything(state));
