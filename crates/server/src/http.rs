@@ -59,6 +59,7 @@ impl Pages {
             disk_reserve_bytes: self.disk_reserve,
             disk_used_bytes: status.disk_used_bytes,
             unsettled_actions: scaling_figures::unsettled(&state),
+            dead_letters: state.dead_letters().count() as u64,
         }
     }
 }

@@ -39,6 +39,7 @@ pub(crate) struct Standing {
     pub(crate) disk_used_bytes: u64,
     /// By status.
     pub(crate) unsettled_actions: [(&'static str, u64); 4],
+    pub(crate) dead_letters: u64,
 }
 
 /// The one part of this node that others would call a widget: what it times and counts goes under this label.
@@ -103,6 +104,7 @@ pub(crate) struct Metrics {
     pub(crate) tick_errors: IntCounter,
     pub(crate) event_handling: HistogramVec,
     unsettled_actions: IntGaugeVec,
+    dead_letters: IntGauge,
 
     /// Shared with the executor, which tells it what it does.
     pub(crate) backends: Arc<BackendFigures>,
@@ -297,6 +299,10 @@ impl Metrics {
                 "Actions that are not settled yet, by status; UNKNOWN are those whose outcome nobody knows.",
                 &["status"],
             ),
+            dead_letters: m.gauge(
+                "loadline_auto_scaling_dead_letters",
+                "Actions that failed too often, and that nobody has dealt with.",
+            ),
 
             backends: Arc::new(BackendFigures::new(&m)),
             registry: m.0,
@@ -323,6 +329,7 @@ impl Metrics {
         for (status, count) in standing.unsettled_actions {
             self.unsettled_actions.with_label_values(&[status]).set(signed(count));
         }
+        self.dead_letters.set(signed(standing.dead_letters));
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
         Ok(String::from_utf8_lossy(&text).into_owned())

@@ -28,7 +28,7 @@ use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use tracing::info;
 
 use crate::acting::NodeGroup;
-use crate::config::{Limits, ServerConfig};
+use crate::config::{BackendProblem, Limits, ServerConfig};
 use crate::grpc::admin::AdminService;
 use crate::grpc::exchange::Exchange;
 use crate::grpc::forward::Forwarding;
@@ -59,6 +59,8 @@ pub enum ServeError {
     Listen { key: &'static str, address: String, source: io::Error },
     #[error("cannot open the data folder")]
     DataDir(#[source] OpenError),
+    #[error("a backend cannot be used")]
+    Backend(#[source] BackendProblem),
     #[error("cannot start the node")]
     Start(#[source] StartError),
     #[error("cannot describe the services")]
@@ -139,7 +141,7 @@ pub struct World {
 }
 
 impl World {
-    /// The data folder, plain connections, and the clocks of this machine; no backends.
+    /// The data folder, plain connections, the clocks of this machine, and the backends that the configuration names.
     pub fn real(config: &ServerConfig) -> Result<World, ServeError> {
         let disk = RealDisk::open(&config.data_dir).map_err(ServeError::DataDir)?;
         Ok(World {
@@ -148,7 +150,7 @@ impl World {
             dial: Arc::new(PlainDial),
             clock: Arc::new(SystemClock),
             threading: Threading::Thread,
-            backends: Backends::new(),
+            backends: config.open_backends().map_err(ServeError::Backend)?,
             witness: Arc::new(Unwatched),
         })
     }

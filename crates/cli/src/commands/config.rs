@@ -13,7 +13,7 @@ use crate::serve_args::ServeArgs;
 /// One key of a node and the value in force.
 #[derive(Debug, Serialize)]
 struct KeyView {
-    key: &'static str,
+    key: String,
     value: String,
 }
 
@@ -21,11 +21,11 @@ impl View for KeyView {
     const COLUMNS: &'static [Column] = &[Column::always("KEY"), Column::always("VALUE")];
 
     fn cells(&self) -> Vec<String> {
-        vec![self.key.to_owned(), self.value.clone()]
+        vec![self.key.clone(), self.value.clone()]
     }
 
     fn name(&self) -> String {
-        self.key.to_owned()
+        self.key.clone()
     }
 }
 

@@ -331,6 +331,7 @@ impl Default for ServerConfig {
                 keepalive_timeout: zero,
                 connection_age_max: zero,
             },
+            backends: Vec::new(),
         };
         for key in KEYS.iter().filter(|key| !key.default.is_empty()) {
             key.set(&mut config, &Raw::Text(key.default.to_owned())).expect("the defaults in KEYS are right");

@@ -8,10 +8,13 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
+use super::backends;
 use super::check::check;
 use super::values::Raw;
 use super::{ConfigError, KEYS, Key, Origin, Problem, ServerConfig};
 
+/// The table of tables.
+const BACKENDS: &str = "backends";
 /// A close name is worth a hint; a distant one only confuses.
 const SIMILARITY_MIN: f64 = 0.6;
 
@@ -106,6 +109,10 @@ impl Loading {
                 format!("{prefix}.{}", written.get_ref())
             };
             let origin = file.origin(written.span().start);
+            if name == BACKENDS {
+                self.backends(file, origin, value.get_ref());
+                continue;
+            }
             let is_table = KEYS.iter().any(|key| key.name.starts_with(&format!("{name}.")));
             match (KEYS.iter().find(|key| key.name == name), value.get_ref()) {
                 (Some(key), value) => match raw(value) {
@@ -121,11 +128,36 @@ impl Loading {
                     );
                 }
                 (None, _) => {
-                    let known = KEYS.iter().map(|key| key.name.to_owned());
+                    let known = KEYS.iter().map(|key| key.name.to_owned()).chain([BACKENDS.to_owned()]);
                     self.problem(&name, origin, format!("there is no such key{}", suggestion(&name, known)));
                 }
             }
         }
+    }
+
+    /// Each table is read whole, also behind one that is wrong.
+    fn backends(&mut self, file: &File<'_>, origin: Origin, tables: &DeValue<'_>) {
+        let DeValue::Table(tables) = tables else {
+            let message = "holds tables, one for each backend; write [backends.NAME] and its keys below it".to_owned();
+            return self.problem(BACKENDS, origin, message);
+        };
+        for (name, value) in tables {
+            let at = name.span().start;
+            let DeValue::Table(table) = value.get_ref() else {
+                let message = format!("is no table; write [backends.{}] and its keys below it", name.get_ref());
+                self.problem(&format!("{BACKENDS}.{}", name.get_ref()), file.origin(at), message);
+                continue;
+            };
+            match backends::read(name.get_ref(), at, table) {
+                Ok(table) => self.config.backends.push(table),
+                Err(wrong) => {
+                    for it in wrong {
+                        self.problem(&it.key, file.origin(it.at), it.message);
+                    }
+                }
+            }
+        }
+        self.config.backends.sort_by(|one, other| one.name.cmp(&other.name));
     }
 
     fn variable(&mut self, variable: &str, value: &str, others: &[String]) {
@@ -184,7 +216,7 @@ fn raw(value: &DeValue<'_>) -> Result<Raw, String> {
 }
 
 /// `; did you mean "peers"?`, or nothing when nothing is close.
-fn suggestion(written: &str, known: impl Iterator<Item = String>) -> String {
+pub(super) fn suggestion(written: &str, known: impl Iterator<Item = String>) -> String {
     let plain = |name: &str| name.to_lowercase().replace('-', "_");
     let mut best: Option<(f64, String)> = None;
     for name in known {
@@ -285,6 +317,54 @@ mod tests {
             .variable("LOADLINE_PEER", "a:1")
             .fails("LOADLINE_PEER: no key has this variable; did you mean \"LOADLINE_PEERS\"?");
         Case::new(GOOD).flag("peer", "a:1").fails("peer: there is no such key; did you mean \"peers\"?");
+    }
+
+    #[test]
+    fn backends_are_tables_with_the_keys_of_their_kind() {
+        let config = Case::new(&format!(
+            "{GOOD}[backends.b]\nkind = 'webhook'\nurl = 'http://localhost:1/x'\nsecret_env = 'S'\ncall_deadline = '2s'\n\
+             [backends.a]\nkind = 'webhook'\nurl = 'http://localhost:2'\nsecret_file = '/run/secret'\n"
+        ))
+        .load()
+        .unwrap();
+        let names: Vec<&str> = config.backends.iter().map(|table| table.name.as_str()).collect();
+        assert_eq!(names, ["a", "b"]);
+        let shown: Vec<String> = config
+            .effective()
+            .into_iter()
+            .filter(|(key, _)| key.starts_with("backends.b"))
+            .map(|(_, value)| value)
+            .collect();
+        assert_eq!(shown, ["webhook", "2s", "S", "http://localhost:1/x"]);
+        assert_eq!(Case::new(GOOD).load().unwrap().backends, []);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_backend_is_said_with_its_line_and_what_would_be_right() {
+        let webhook = "[backends.hook]\nkind = 'webhook'\nurl = 'http://localhost:1'\nsecret_env = 'S'\n";
+        Case::new(&format!("{GOOD}{webhook}call_dedline = '2s'\n"))
+            .fails("node.toml:7: backends.hook.call_dedline: there is no such key; did you mean \"call_deadline\"?");
+        // Somebody writes the secret itself: it is not repeated.
+        let error = Case::new(&format!("{GOOD}{webhook}secret = 'geheim'\n")).load().unwrap_err();
+        assert!(error.starts_with("node.toml:7: backends.hook.secret: there is no such key"), "{error}");
+        assert!(!error.contains("geheim"), "{error}");
+        Case::new(&format!("{GOOD}{webhook}calls_max = 'many'\n"))
+            .fails("node.toml:7: backends.hook.calls_max: invalid type: string \"many\", expected usize");
+        Case::new(&format!("{GOOD}{webhook}calls_max = 0\n"))
+            .fails("node.toml:7: backends.hook.calls_max: 0 is out of range: expected 1 to 1000");
+        Case::new(&format!("{GOOD}[backends.hook]\nkind = 'webhook'\n"))
+            .fails("node.toml:3: backends.hook: missing field `url`");
+        Case::new(&format!("{GOOD}[backends.hook]\nurl = 'x'\n"))
+            .fails("node.toml:3: backends.hook.kind: is missing; write one of \"local\", \"sql\", \"webhook\"");
+        Case::new(&format!("{GOOD}[backends.hook]\nkind = 'webhok'\n")).fails(
+            "node.toml:4: backends.hook.kind: there is no such kind; did you mean \"webhook\"?; write one of \"local\", \
+             \"sql\", \"webhook\"",
+        );
+        Case::new(&format!("{GOOD}backends = 5\n")).fails(
+            "node.toml:3: backends: holds tables, one for each backend; write [backends.NAME] and its keys below it",
+        );
+        Case::new(&format!("{GOOD}[backend.hook]\nkind = 'webhook'\n"))
+            .fails("node.toml:3: backend: there is no such key; did you mean \"backends\"?");
     }
 
     #[test]

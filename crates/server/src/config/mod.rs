@@ -1,9 +1,10 @@
 //! What a node is told before it starts.
 //!
 //! [`keys`] is the one list of keys: the file, the `LOADLINE_*` variables, the flags, the help text and `config check` all
-//! come from it. [`load`](fn@load) puts the layers on top of each other: default, file, environment, flag; the last one wins.
+//! come from it. `backends` are the tables of where replicas live. [`load`](fn@load) puts the layers on top of each other: default, file, environment, flag; the last one wins.
 //! Not here: settings that all nodes share and that change while they run. Those are in the replicated state.
 
+mod backends;
 mod check;
 pub mod keys;
 mod load;
@@ -13,6 +14,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use backends::{BackendConfig, BackendProblem, BackendTable};
 pub use keys::{KEYS, Key};
 pub use load::{Sources, load};
 
@@ -39,6 +41,8 @@ pub struct ServerConfig {
     pub log_level: String,
     pub log_format: LogFormat,
     pub limits: Limits,
+    /// Where replicas live, as this node reaches it; by name.
+    pub backends: Vec<BackendTable>,
 }
 
 /// What a node refuses to be burdened with. Traffic between nodes has limits of its own and is never shed.
@@ -75,9 +79,10 @@ impl fmt::Display for LogFormat {
 }
 
 impl ServerConfig {
-    /// Each key with the value in force, as it would be written in the file.
-    pub fn effective(&self) -> Vec<(&'static str, String)> {
-        KEYS.iter().map(|key| (key.name, key.show(self))).collect()
+    /// Each key with the value in force, as it would be written in the file. Secrets are never among them.
+    pub fn effective(&self) -> Vec<(String, String)> {
+        let keys = KEYS.iter().map(|key| (key.name.to_owned(), key.show(self)));
+        keys.chain(self.backends.iter().flat_map(BackendTable::effective)).collect()
     }
 }
 
