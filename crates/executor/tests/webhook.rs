@@ -169,9 +169,10 @@ async fn a_receiver_that_cannot_fence_says_so_and_is_believed() {
     let webhook = site.webhook();
     assert!(webhook.capabilities().fences, "nothing is done before the fence, and the fence asks");
     let reason = "the receiver says that it cannot fence".to_owned();
-    assert_eq!(webhook.fence(epoch(5)).await, Err(CallError::Refused { retryable: true, reason }));
+    let refusal = CallError::Refused { retryable: true, reason };
+    assert_eq!(webhook.fence(epoch(5)).await, Err(refusal.clone()));
     assert!(!webhook.capabilities().fences);
-    assert_eq!(webhook.fence(epoch(5)).await, Ok(()), "there is nothing more to do");
+    assert_eq!(webhook.fence(epoch(5)).await, Err(refusal), "nobody may take it for fenced");
     // What the configuration says is not asked.
     let told = site.webhook_with(|config| config.fences = Some(false));
     assert!(!told.capabilities().fences);

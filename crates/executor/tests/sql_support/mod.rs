@@ -1,6 +1,7 @@
 //! A PostgreSQL server of our own, and tables and functions in it that stand for a catalog of replicas.
 
-use std::io::Write;
+#![allow(clippy::unwrap_used, reason = "a fault here is a fault of the test, and ends it")]
+
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -101,7 +102,6 @@ fn start() -> Server {
         let log = || std::fs::read_to_string(folder.join("log")).unwrap_or_default();
         assert!(began.elapsed() < PATIENCE, "PostgreSQL does not start: {}", log());
     }
-    std::io::stderr().flush().unwrap();
     Server { folder, _keeper: keeper }
 }
 

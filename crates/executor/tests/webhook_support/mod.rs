@@ -1,5 +1,7 @@
 //! Reference receivers on ports of their own, and the clients that call them.
 
+#![allow(clippy::unwrap_used, reason = "a fault here is a fault of the test, and ends it")]
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -119,7 +119,7 @@ impl Sql {
             let client = self.sessions.begin(until).await?;
             let outcome = match &self.ledger {
                 Some(ledger) => self.in_transaction(ledger, &client, order, until, &sent).await,
-                None => self.alone(&client, order, &sent).await,
+                None => self.alone(&client, order, until, &sent).await,
             };
             // One that failed in the middle of a transaction is closed, which rolls it back.
             if outcome.is_ok() {
@@ -174,11 +174,24 @@ impl Sql {
     }
 
     /// There is nothing but the statement, and what can be seen before and after.
-    async fn alone(&self, client: &Client, order: &Order, sent: &AtomicBool) -> Result<Report, CallError> {
+    async fn alone(
+        &self,
+        client: &Client,
+        order: &Order,
+        until: Instant,
+        sent: &AtomicBool,
+    ) -> Result<Report, CallError> {
         match self.look(client, order).await.map(|seen| self.before(order, seen.as_ref()))? {
             Before::Settled(report) => Ok(report),
             Before::Refused(reason) => Err(CallError::Refused { retryable: false, reason }),
             Before::Needed => {
+                // Asked again, and not left to the timer: a process that was stopped while it looked goes on here before any timer
+                // is read. The statement gets what time is left, not what there was when the call began.
+                session::limit(client, until).await.map_err(|error| judge(&error, Stage::Before))?;
+                if until <= Instant::now() {
+                    let reason = "the time was over before the statement was sent".to_owned();
+                    return Err(CallError::Refused { retryable: true, reason });
+                }
                 sent.store(true, Ordering::Relaxed);
                 self.change(client, order, Stage::Alone).await
             }
@@ -354,8 +367,8 @@ async fn roll_back(client: &Client) -> Result<(), CallError> {
 }
 
 /// A fault of the configuration or of a name: the same again would be no better.
-fn refused(problem: impl ToString) -> CallError {
-    CallError::Refused { retryable: false, reason: problem.to_string() }
+fn refused(problem: impl Into<String>) -> CallError {
+    CallError::Refused { retryable: false, reason: problem.into() }
 }
 
 fn too_late() -> CallError {

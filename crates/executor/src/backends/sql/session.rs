@@ -85,7 +85,7 @@ fn servers_share_ms(until: Instant) -> u64 {
 
 /// What has not been done by the deadline is never done: the server itself stops the statement, and ends a transaction whose client
 /// fell asleep in the middle and would hold up everybody else.
-async fn limit(client: &Client, until: Instant) -> Result<(), Error> {
+pub(super) async fn limit(client: &Client, until: Instant) -> Result<(), Error> {
     let ms = servers_share_ms(until);
     client
         .batch_execute(&format!("SET statement_timeout = '{ms}ms'; SET idle_in_transaction_session_timeout = '{ms}ms'"))

@@ -78,6 +78,12 @@ pub(super) struct Unspeakable {
     value: String,
 }
 
+impl From<Unspeakable> for String {
+    fn from(unspeakable: Unspeakable) -> Self {
+        unspeakable.to_string()
+    }
+}
+
 impl Template {
     /// Reads the value of a key of the configuration.
     pub(super) fn parse(key: &str, text: &str, about: About) -> Result<Self, ConfigError> {
@@ -101,7 +107,9 @@ impl Template {
             let (name, after) = match rest.split_once('}') {
                 Some(parts) if brace == "{" => parts,
                 _ => {
-                    return Err(wrong(format!("there is a lone {brace}: write {brace}{brace} if it is meant as it is")));
+                    return Err(wrong(format!(
+                        "there is a lone {brace}: write {brace}{brace} if it is meant as it is"
+                    )));
                 }
             };
             let placeholder = Placeholder::ALL.iter().find(|placeholder| placeholder.name() == name);

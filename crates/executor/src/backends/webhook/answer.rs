@@ -159,6 +159,7 @@ mod tests {
     }
 
     #[track_caller]
+    #[allow(clippy::needless_pass_by_value, reason = "a case reads better without a reference")]
     fn check(status: u16, body: &str, expected: Verdict) {
         let mut headers = HeaderMap::new();
         headers.insert(header::RETRY_AFTER, "3".parse().unwrap());

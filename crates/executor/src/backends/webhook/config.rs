@@ -70,13 +70,19 @@ impl WebhookConfig {
 
     /// Everything that can be said without calling anybody and without reading a secret.
     pub fn check(&self) -> Result<(), ConfigError> {
-        self.base()?;
+        self.check_values()?;
         if self.secret_env.is_none() && self.secret_file.is_none() {
             return Err(ConfigError::new(
                 "secret_env",
                 "every request is signed: name the environment variable that holds the secret, or use secret_file",
             ));
         }
+        Ok(())
+    }
+
+    /// The same for one whose secrets come from elsewhere.
+    pub(super) fn check_values(&self) -> Result<(), ConfigError> {
+        self.base()?;
         let times = [
             ("call_deadline", Some(self.call_deadline), CALL_DEADLINES),
             ("observe_every", Some(self.observe_every), OBSERVE_EVERY),

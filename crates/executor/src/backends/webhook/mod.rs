@@ -44,6 +44,7 @@ pub struct Webhook {
 impl Webhook {
     /// Calls nobody yet: a receiver that is down must not keep a node from starting.
     pub fn new(config: WebhookConfig, secrets: WebhookSecrets) -> Result<Self, ConfigError> {
+        config.check_values()?;
         let client = HttpClient::new(&config, secrets)?;
         Ok(Self { config, client, told: Mutex::new(None) })
     }
@@ -67,6 +68,11 @@ impl Webhook {
     async fn carry_out(&self, order: &Order) -> Result<Report, CallError> {
         let until = self.deadline();
         loop {
+            // A process that was stopped while it waited goes on here before any timer is read.
+            if until <= Instant::now() {
+                let reason = "the receiver was busy until the deadline".to_owned();
+                return Err(CallError::Refused { retryable: true, reason });
+            }
             match self.ask(Request::Execute, order, until).await? {
                 Verdict::Done(report) => return Ok(report),
                 Verdict::UnderWay { ask_again } => return self.wait_for(order, ask_again, until).await,
@@ -124,15 +130,15 @@ impl Webhook {
 
     async fn raise_fence(&self, epoch: Epoch) -> Result<(), CallError> {
         let until = self.deadline();
-        let believed = self.capabilities().fences;
         if self.config.fences.is_none() {
-            // Asked at the start of every leadership, so that a receiver that learned to fence is believed without a restart here.
+            // Asked at the start of every leadership. One that said no is not fenced again, and so not asked again, until this node
+            // restarts.
             let capabilities = self.ask_capabilities(until).await?;
             *self.told() = Some(capabilities);
         }
         if !self.capabilities().fences {
-            // Who was told that it fences must not go on as if it had: they ask again, and find that it cannot.
-            return match believed {
+            // Whoever calls this was told that it fences, before it was asked, and must not go on as if it had.
+            return match self.config.fences.is_none() {
                 true => Err(CallError::Refused {
                     retryable: true,
                     reason: "the receiver says that it cannot fence".to_owned(),

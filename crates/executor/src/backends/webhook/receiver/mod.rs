@@ -154,7 +154,7 @@ impl Receiver {
         if let Request::Execute(order) = &request
             && age_seconds > order.deadline_ms.div_ceil(1_000) + 1
         {
-            return Err(Refusal { status: 408, answer: about(order) });
+            return Err(Refusal { status: 408, answer: Box::new(about(order)) });
         }
         Ok(request)
     }
@@ -275,12 +275,12 @@ async fn capabilities(State(receiver): State<Receiver>, headers: HeaderMap) -> R
 #[derive(Debug)]
 struct Refusal {
     status: u16,
-    answer: Answer,
+    answer: Box<Answer>,
 }
 
 impl Refusal {
     fn new(status: u16, reason: String) -> Self {
-        Self { status, answer: Answer { reason: Some(reason), ..Answer::default() } }
+        Self { status, answer: Box::new(Answer { reason: Some(reason), ..Answer::default() }) }
     }
 
     /// A signed body that somebody sent to another endpoint than it was made for.
