@@ -256,7 +256,7 @@ pub(crate) struct GetArgs {
     #[arg(long, requires = "watch", value_name = "REVISION", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) from_revision: Option<u64>,
     /// Only what is about this cluster; of strategies, decisions, operations and actions
-    #[arg(long, value_name = "NAME", conflicts_with = "watch")]
+    #[arg(long, value_name = "NAME")]
     pub(crate) cluster: Option<String>,
     /// What is over instead of what is, the newest first; of decisions, operations and actions
     #[arg(long, conflicts_with = "watch")]

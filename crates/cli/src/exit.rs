@@ -89,14 +89,30 @@ impl From<Error> for Failed {
         let mut failed = Failed::new(exit, error.to_string());
         if let Error::Refused(refusal) = &error {
             failed.message = with_fields(refusal);
-            if refusal.reason == "ETAG_MISMATCH" {
-                failed = failed.hint("somebody has changed it since it was read; look at it again, then decide");
+            if let Some(hint) = what_to_do(refusal) {
+                failed = failed.hint(hint);
             }
         }
         if error.maybe_done() {
             failed = failed.hint("the request may have arrived: look at what is there before you repeat it");
         }
         failed
+    }
+}
+
+/// What the user could type next, where that is clear.
+fn what_to_do(refusal: &Refusal) -> Option<String> {
+    let resource = refusal.metadata.get("resource").map(String::as_str).unwrap_or_default();
+    match (refusal.reason.as_str(), resource.split_once('/')) {
+        ("ETAG_MISMATCH", _) => {
+            Some("somebody has changed it since it was read; look at it again, then decide".to_owned())
+        }
+        ("FEATURE_OFF", _) => Some("loadline set enable_auto_scaling true".to_owned()),
+        ("ALREADY_EXISTS", Some(("strategies", id))) => {
+            Some(format!("change it with loadline update strategy {id}, or let it be with --if-not-exists"))
+        }
+        ("ACTION_NOT_FOUND", _) => Some("see loadline get actions, and loadline get actions --history".to_owned()),
+        _ => None,
     }
 }
 

@@ -216,11 +216,22 @@ fn bare(action: &str) -> String {
 
 pub(crate) async fn explain(words: &[String], session: Session<'_>) -> Result<(), Failed> {
     let wanted = || Failed::usage("explain one of cluster/NAME, decision/INDEX or action/ID");
+    if let [word] = words
+        && !word.contains('/')
+        && word.parse::<Noun>().is_err()
+    {
+        return Err(wanted().hint(format!("if that is a cluster: loadline explain cluster/{word}")));
+    }
     let name = match Selection::parse(words)? {
         Selection::Some(things) => match things.as_slice() {
             [one] => match one.noun {
                 Noun::Resource(kind @ (Kind::Cluster | Kind::Decision | Kind::Action)) => {
                     format!("{}/{}", kind.plural(), one.name)
+                }
+                Noun::Resource(Kind::Operation) => {
+                    let hint =
+                        format!("loadline describe operation {}; explain cluster/NAME says why it is there", one.name);
+                    return Err(wanted().hint(hint));
                 }
                 _ => return Err(wanted()),
             },

@@ -1,5 +1,7 @@
 //! `get -w`: what is there, then each change as it happens.
 
+use std::collections::BTreeSet;
+
 use loadline_client::{Kind, WatchEvent, WatchOptions};
 use serde::Serialize;
 
@@ -22,6 +24,11 @@ pub(crate) async fn watch(args: &GetArgs, session: Session<'_>) -> Result<(), Fa
         [name] => Some(format!("{}/{name}", kind.plural())),
         _ => return Err(Failed::usage("watch one resource, or all of a type")),
     };
+    let of = Of::parse(args.cluster.as_deref(), kind, name.is_some())?;
+    if let Some(cluster) = &of.cluster {
+        // A name that is misspelt would be watched in vain.
+        session.client.get(Kind::Cluster, cluster, session.reading).await?;
+    }
     let options = WatchOptions {
         kinds: vec![kind],
         name,
@@ -30,11 +37,44 @@ pub(crate) async fn watch(args: &GetArgs, session: Session<'_>) -> Result<(), Fa
         ..WatchOptions::default()
     };
     let mut watch = session.client.watch(options);
-    let mut screen = Screen { format: session.format, kind, lines: None };
+    let mut screen = Screen { format: session.format, kind, of, lines: None };
     loop {
         let text = screen.show(watch.next().await?)?;
         if !text.is_empty() {
             session.console.data(&text)?;
+        }
+    }
+}
+
+/// Of which cluster. The group tells of all; the rest is left out here.
+#[derive(Debug, Default)]
+struct Of {
+    cluster: Option<String>,
+    /// What was shown: of what is gone only its name is told.
+    known: BTreeSet<String>,
+}
+
+impl Of {
+    fn parse(cluster: Option<&str>, kind: Kind, named: bool) -> Result<Of, Failed> {
+        let has_cluster = matches!(kind, Kind::Decision | Kind::Operation | Kind::Action);
+        if cluster.is_some() && (named || !has_cluster) {
+            return Err(Failed::usage(
+                "--cluster with --watch is for all decisions, operations or actions of a cluster",
+            ));
+        }
+        Ok(Of { cluster: cluster.map(str::to_owned), known: BTreeSet::new() })
+    }
+
+    fn is_meant(&mut self, seen: &Seen) -> bool {
+        let Some(cluster) = &self.cluster else { return true };
+        match &seen.resource {
+            // The second column, of all three kinds.
+            Some(view) if view.cells().get(1) == Some(cluster) => {
+                self.known.insert(seen.name.clone());
+                true
+            }
+            Some(_) => false,
+            None => self.known.remove(&seen.name),
         }
     }
 }
@@ -55,12 +95,13 @@ struct Seen {
 struct Screen {
     format: Format,
     kind: Kind,
+    of: Of,
     lines: Option<Lines>,
 }
 
 impl Screen {
     fn show(&mut self, event: WatchEvent) -> Result<String, Failed> {
-        let (seen, first) = match event {
+        let (mut seen, first) = match event {
             WatchEvent::Snapshot { revision, resources } => {
                 let existing = |view: ResourceView| {
                     let name = view.full_name();
@@ -78,6 +119,10 @@ impl Screen {
             }
             WatchEvent::Progress { .. } => return Ok(String::new()),
         };
+        seen.retain(|one| self.of.is_meant(one));
+        if seen.is_empty() && !first {
+            return Ok(String::new());
+        }
         match self.format {
             Format::Json | Format::Jsonl => seen.iter().map(json_line).collect(),
             Format::Yaml => yaml_documents(&seen),
@@ -155,7 +200,7 @@ fn columns(kind: Kind) -> &'static [Column] {
 
 #[cfg(test)]
 mod tests {
-    use loadline_client::v1::{Cluster, Resource, ResourceChange, resource};
+    use loadline_client::v1::{self, Cluster, Resource, ResourceChange, resource};
 
     use super::*;
 
@@ -165,7 +210,7 @@ mod tests {
     }
 
     fn shown(format: Format) -> String {
-        let mut screen = Screen { format, kind: Kind::Cluster, lines: None };
+        let mut screen = Screen { format, kind: Kind::Cluster, of: Of::default(), lines: None };
         let renamed = vec![
             ResourceChange { name: "clusters/demo".into(), resource: None },
             ResourceChange { name: "clusters/demo-2".into(), resource: Some(cluster("demo-2")) },
@@ -206,9 +251,32 @@ REVISION   EVENT      NAME   ID     CREATED
 
     #[test]
     fn a_watch_from_a_revision_has_a_header_too() {
-        let mut screen = Screen { format: Format::Table, kind: Kind::Cluster, lines: None };
+        let mut screen = Screen { format: Format::Table, kind: Kind::Cluster, of: Of::default(), lines: None };
         let changes = vec![ResourceChange { name: "clusters/demo".into(), resource: None }];
         let text = screen.show(WatchEvent::Changes { revision: 6, time_ms: 0, changes }).expect("shown");
         assert!(text.starts_with("REVISION   EVENT      NAME"), "{text}");
+    }
+
+    #[test]
+    fn a_watch_of_one_cluster_leaves_out_the_others_and_what_is_gone_of_them() {
+        let action = |id: &str, cluster: &str| {
+            let it = v1::Action { id: id.into(), cluster: cluster.into(), ..v1::Action::default() };
+            Resource { resource: Some(resource::Resource::Action(it)) }
+        };
+        let of = Of::parse(Some("demo"), Kind::Action, false).expect("right");
+        let mut screen = Screen { format: Format::Name, kind: Kind::Action, of, lines: None };
+        let gone = |name: &str| ResourceChange { name: name.into(), resource: None };
+        let shown: Vec<String> = [
+            WatchEvent::Snapshot { revision: 4, resources: vec![action("a1.0", "demo"), action("a1.1", "other")] },
+            WatchEvent::Changes { revision: 6, time_ms: 0, changes: vec![gone("actions/a1.1")] },
+            WatchEvent::Changes { revision: 7, time_ms: 0, changes: vec![gone("actions/a1.0")] },
+        ]
+        .into_iter()
+        .map(|event| screen.show(event).expect("shown"))
+        .collect();
+        assert_eq!(shown, ["actions/a1.0\n", "", "actions/a1.0\n"]);
+        assert!(
+            Of::parse(Some("demo"), Kind::Size, false).is_err() && Of::parse(Some("demo"), Kind::Action, true).is_err()
+        );
     }
 }
