@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::decide::Moment;
+use crate::index::{Index, Spread};
 use crate::names::check_name;
 use crate::resource::check_etag;
 use crate::table::{Key, Table};
@@ -28,7 +29,7 @@ pub(crate) struct Clusters {
     /// To list them.
     by_name: Table<Key, ClusterId>,
     /// To find one: comparing names takes a visit to each of them, and most signals name a cluster.
-    by_hash: Table<NameHash, ClusterId>,
+    by_hash: Index<NameHash, ClusterId>,
     /// Where those live that say so themselves.
     backends: Table<ClusterId, Key>,
 }
@@ -51,6 +52,13 @@ impl From<Cluster> for ClusterView {
 /// Enough of a cryptographic hash that no two names share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct NameHash(u128);
+
+impl Spread for NameHash {
+    fn spread(&self) -> u64 {
+        // Half of a hash is a hash.
+        (self.0 >> 64) as u64
+    }
+}
 
 impl NameHash {
     fn of(name: &str) -> Self {

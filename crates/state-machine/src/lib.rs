@@ -28,6 +28,7 @@ mod entry;
 mod event;
 mod evolve;
 mod ids;
+mod index;
 mod names;
 mod nodes;
 mod receipt;

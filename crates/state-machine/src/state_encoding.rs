@@ -95,7 +95,7 @@ impl State {
 
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut from = Decoder::with_format("state", STATE_FORMAT, bytes)?;
-        let mut reading = Reading { state: Self::new(), last: None };
+        let mut reading = Reading { state: Self::new(), scaling: scaling::Reading::default(), last: None };
         while !from.is_empty() {
             let (table, mut row) = from.frame("table of a state")?;
             reading.row(table, &mut row)?;
@@ -113,6 +113,7 @@ fn row<T: Serialize>(out: &mut Encoder, table: u16, value: &T) {
 /// A state that is being read, row by row.
 struct Reading {
     state: State,
+    scaling: scaling::Reading,
     last: Option<u16>,
 }
 
@@ -134,7 +135,7 @@ impl Reading {
             table::STAGING => self.staging(row.take()?),
             table::STAGING_CHUNK => self.chunk(row.take()?),
             table::REQUEST => self.request(row.take()?),
-            other => scaling::read(&mut self.state, other, row),
+            other => scaling::read(&mut self.state, &mut self.scaling, other, row),
         }
     }
 

@@ -48,7 +48,7 @@ pub(crate) fn write(state: &State, out: &mut Encoder) {
     for collector in scaling.collectors.iter() {
         row(out, table::COLLECTOR, collector);
     }
-    for cluster in &scaling.clusters {
+    for cluster in state.records() {
         row(out, table::CLUSTER, &cluster);
     }
     for action in scaling.actions.iter() {
@@ -66,13 +66,24 @@ fn row<T: Serialize>(out: &mut Encoder, table: u16, value: &T) {
     out.frame(table, |body| body.put(value));
 }
 
+/// Where the reading of a snapshot is, as far as the state itself does not show it.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    last_cluster: Option<ClusterId>,
+}
+
 /// Takes in one row. The state has the rows of all lower tables already.
-pub(crate) fn read(state: &mut State, table: u16, row: &mut Decoder<'_>) -> Result<(), DecodeError> {
+pub(crate) fn read(
+    state: &mut State,
+    reading: &mut Reading,
+    table: u16,
+    row: &mut Decoder<'_>,
+) -> Result<(), DecodeError> {
     match table {
         table::HEAD => read_head(state, &row.take()?),
         table::STRATEGY => read_strategy(state, &row.take()?),
         table::COLLECTOR => read_collector(state, row.take()?),
-        table::CLUSTER => read_cluster(state, row.take()?),
+        table::CLUSTER => read_cluster(state, reading, row.take()?),
         table::ACTION => read_action(state, &row.take()?),
         table::HISTORY => read_history(state, row.take()?),
         table::DEAD_LETTER => read_dead_letter(state, &row.take()?),
@@ -113,10 +124,14 @@ fn read_collector(state: &mut State, collector: Collector) -> Result<(), DecodeE
     Ok(())
 }
 
-fn read_cluster(state: &mut State, (id, mut record): (ClusterId, ClusterRecord)) -> Result<(), DecodeError> {
+fn read_cluster(
+    state: &mut State,
+    reading: &mut Reading,
+    (id, mut record): (ClusterId, ClusterRecord),
+) -> Result<(), DecodeError> {
     record.signals.share_names(&state.sizes, &mut state.scaling.names);
     record.own = state.scaling.strategies.own(id).cloned();
-    let ascending = state.scaling.clusters.get_max().is_none_or(|(last, _)| *last < id);
+    let ascending = reading.last_cluster.replace(id).is_none_or(|last| last < id);
     let fits = state.clusters.by_id(id).is_some()
         && is_sorted(&record.signals)
         && record.operation.as_ref().is_none_or(|operation| operation.cluster == id)
@@ -178,7 +193,7 @@ fn read_history(state: &mut State, (id, history): (ClusterId, ActionHistory)) ->
 
 /// What only shows when everything is there: an operation and its actions know each other.
 pub(crate) fn check_whole(state: &State) -> Result<(), DecodeError> {
-    for record in state.scaling.clusters.values() {
+    for (_, record) in state.records() {
         let Some(operation) = record.operation.as_deref() else { continue };
         for (place, unit) in operation.units.iter().enumerate() {
             let Some(id) = unit.action else { continue };

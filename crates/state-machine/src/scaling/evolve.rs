@@ -41,7 +41,9 @@ pub(crate) fn signals_reported(
         sizes: &state.sizes,
         names: &mut state.scaling.names,
     };
-    let record = Arc::make_mut(state.scaling.clusters.entry(cluster).or_default());
+    let record = state.scaling.clusters.get_or_default(cluster);
+    record.fetch();
+    let record = Arc::make_mut(record);
     let first = record.signals.note(observations, noting);
     if first && record.operation.is_none() {
         // Somebody has brought the cluster back by hand: what was taken away when it was suspended is no longer missed.
@@ -259,7 +261,7 @@ pub(crate) fn knowledge_restored(state: &mut State, cluster: ClusterId, knowledg
 impl Scaling {
     /// Before the clusters of a backup come in. Collectors and the rows of actions are those of this log and stay.
     pub(crate) fn forget_all_clusters(&mut self) {
-        for (id, record) in &std::mem::take(&mut self.clusters) {
+        for (id, record) in std::mem::take(&mut self.clusters).iter() {
             if let Some(due) = record.due {
                 self.deadlines.remove(due, Due::Cluster(*id));
             }

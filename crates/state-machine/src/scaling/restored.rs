@@ -34,7 +34,7 @@ pub(crate) fn endings(state: &State, backup: &State, at: Moment, events: &mut Ve
         let action = Action { settled_at: Some(at.now), ..action.with(status) };
         events.push(Event::ActionSettled { action, report: Report::Nothing });
     }
-    for operation in state.scaling.clusters.values().filter_map(|record| record.operation.as_deref()) {
+    for operation in state.operations() {
         let end = OperationEnd::Failed(FailureReason::Restored);
         events.push(Event::OperationEnded { operation: operation.clone(), end });
     }

@@ -92,6 +92,11 @@ impl State {
         self.scaling.record(cluster).is_some() || self.clusters.by_id(cluster).is_some()
     }
 
+    /// What is known about each cluster that anything is known about, by age.
+    pub(crate) fn records(&self) -> impl Iterator<Item = (ClusterId, &ClusterRecord)> {
+        self.clusters.ids_after(None).filter_map(|id| Some((id, self.scaling.record(id)?)))
+    }
+
     /// Nothing if nobody has said anything about this cluster yet.
     pub fn standing(&self, cluster: ClusterId) -> Option<Standing<'_>> {
         self.scaling.record(cluster).map(|record| Standing { record })
@@ -139,7 +144,7 @@ impl State {
 
     /// The operations that are under way.
     pub fn operations(&self) -> impl Iterator<Item = &Operation> {
-        self.scaling.clusters.values().filter_map(|record| record.operation.as_deref())
+        self.records().filter_map(|(_, record)| record.operation.as_deref())
     }
 
     pub fn operation(&self, id: OperationId) -> Option<&Operation> {
