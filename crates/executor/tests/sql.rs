@@ -6,11 +6,11 @@ mod sql_support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loadline_executor::backends::sql::SqlConfig;
+use loadline_executor::backends::sql::{Sql, SqlConfig};
 use loadline_executor::conformance::{self, Subject, suite};
 use loadline_executor::{Backend, CallError, ClusterAddress, Found, ObservedReplica, Order};
 use loadline_state_machine::{Call, DrainResult, Report};
-use sql_support::{Database, create, epoch, life, order};
+use sql_support::{Database, create, epoch, life, order, tls_server};
 
 const SHORT: Duration = Duration::from_millis(500);
 
@@ -339,4 +339,32 @@ async fn where_there_is_no_connection_nothing_was_sent() {
         database.backend_with(|config| config.connect = format!("host={} user=loadline", folder.path().display()));
     let answer = backend.execute(&order("k1", 5, create("r1_auto", "25cc"))).await;
     assert!(matches!(answer, Err(CallError::Refused { retryable: true, .. })), "{answer:?}");
+}
+
+#[tokio::test]
+async fn over_tls_only_a_server_with_a_trusted_certificate_is_told_anything() {
+    let server = tls_server();
+    let backend = |ca_file: &std::path::Path, connect: &str| {
+        let observe =
+            "SELECT 'r1_auto' AS name, '25cc' AS size, ssl AS ready FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+        let ca_file = Some(ca_file.to_owned());
+        let config = SqlConfig { ca_file, observe: observe.to_owned(), ..SqlConfig::to(connect) };
+        Sql::new(config, None).unwrap()
+    };
+    let cluster = order("k1", 5, create("r1_auto", "25cc")).cluster;
+    let seen = backend(&server.ca_file, &server.connect).observe(&cluster).await.unwrap();
+    assert!(seen[0].ready, "the session is encrypted");
+    // A certificate for another name, and one that somebody else vouches for.
+    let renamed = server.connect.replace("localhost", "elsewhere");
+    let folder = tempfile::tempdir().unwrap();
+    let stranger = folder.path().join("stranger.pem");
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(&stranger, made.cert.pem()).unwrap();
+    for misled in [backend(&server.ca_file, &renamed), backend(&stranger, &server.connect)] {
+        let answer = misled.observe(&cluster).await;
+        assert!(
+            matches!(&answer, Err(CallError::Refused { retryable: true, reason }) if reason.contains("certificate")),
+            "{answer:?}"
+        );
+    }
 }

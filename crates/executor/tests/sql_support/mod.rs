@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a fault here is a fault of the test, and ends it")]
 
-use std::os::unix::fs::chown;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -20,23 +21,61 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ends the server when the process of the tests is gone, however it went: its end of the pipe closes with it.
 const KEEPER: &str = r#"
-"$1/postgres" -D "$2/data" -k "$2" -c listen_addresses='' -c fsync=off -c max_connections=200 >"$2/log" 2>&1 </dev/null &
+binaries=$1 folder=$2
+shift 2
+"$binaries/postgres" -D "$folder/data" -k "$folder" -c fsync=off -c max_connections=200 "$@" >"$folder/log" 2>&1 </dev/null &
 server=$!
 cat >/dev/null
 kill -INT "$server"
 wait "$server"
-rm -rf "$2"
+rm -rf "$folder"
 "#;
 
-/// One server for all tests of this file; each test has a database of its own.
+/// A server that runs until its keeper is told to end it.
 struct Server {
     folder: PathBuf,
     _keeper: Child,
 }
 
+/// One server for all tests of this file, on a Unix socket only; each test has a database of its own.
 fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(start)
+    SERVER.get_or_init(|| {
+        let server = prepare();
+        server.run(&["-c", "listen_addresses="], 5432)
+    })
+}
+
+/// A server on a port of this machine that speaks TLS, with a certificate that only `ca_file` vouches for.
+pub(crate) struct TlsServer {
+    pub(crate) connect: String,
+    pub(crate) ca_file: PathBuf,
+    _server: Server,
+}
+
+pub(crate) fn tls_server() -> TlsServer {
+    let prepared = prepare();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (certificate, key) = (prepared.folder.join("server.pem"), prepared.folder.join("server.key"));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    if let Some((user, group)) = prepared.account {
+        chown(&key, Some(user), Some(group)).unwrap();
+        chown(&certificate, Some(user), Some(group)).unwrap();
+    }
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let options = [
+        "listen_addresses=127.0.0.1".to_owned(),
+        format!("port={port}"),
+        "ssl=on".to_owned(),
+        format!("ssl_cert_file={}", certificate.display()),
+        format!("ssl_key_file={}", key.display()),
+    ];
+    let options: Vec<&str> = options.iter().flat_map(|option| ["-c", option]).collect();
+    let server = prepared.run(&options, port);
+    let connect = format!("host=localhost hostaddr=127.0.0.1 port={port} user=loadline dbname=postgres");
+    TlsServer { connect, ca_file: certificate, _server: server }
 }
 
 /// The newest version there is. A machine without one cannot run these tests, and must not pass them.
@@ -67,42 +106,63 @@ fn account() -> Option<(u32, u32)> {
     Some((user, id(&["-g", "postgres"]).expect("the account `postgres` has a group")))
 }
 
-fn start() -> Server {
-    let binaries = binaries();
-    let account = account();
+/// A folder with an empty database in it.
+struct Prepared {
+    binaries: PathBuf,
+    account: Option<(u32, u32)>,
+    folder: PathBuf,
+}
+
+fn prepare() -> Prepared {
+    let (binaries, account) = (binaries(), account());
     let folder = tempfile::Builder::new().prefix("loadline-pg-").tempdir().unwrap().keep();
     if let Some((user, group)) = account {
         chown(&folder, Some(user), Some(group)).unwrap();
     }
-    let command = |program: &Path| {
-        let mut command = Command::new(program);
-        command.current_dir(&folder);
-        if let Some((user, group)) = account {
-            command.uid(user).gid(group);
-        }
-        command
-    };
-    let made = command(&binaries.join("initdb"))
+    let prepared = Prepared { binaries, account, folder };
+    let made = prepared
+        .command(&prepared.binaries.join("initdb"))
         .args(["--auth=trust", "--username=loadline", "--encoding=UTF8", "--locale=C", "--no-sync", "-D"])
-        .arg(folder.join("data"))
+        .arg(prepared.folder.join("data"))
         .output()
         .expect("initdb starts");
     assert!(made.status.success(), "initdb failed: {}", String::from_utf8_lossy(&made.stderr));
-    let keeper = command(Path::new("/bin/sh"))
-        .args(["-c", KEEPER, "keeper"])
-        .arg(&binaries)
-        .arg(&folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("a shell starts");
-    let began = Instant::now();
-    while !command(&binaries.join("pg_isready")).arg("-q").arg("-h").arg(&folder).status().unwrap().success() {
-        let log = || std::fs::read_to_string(folder.join("log")).unwrap_or_default();
-        assert!(began.elapsed() < PATIENCE, "PostgreSQL does not start: {}", log());
+    prepared
+}
+
+impl Prepared {
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.folder);
+        if let Some((user, group)) = self.account {
+            command.uid(user).gid(group);
+        }
+        command
     }
-    Server { folder, _keeper: keeper }
+
+    fn run(self, options: &[&str], port: u16) -> Server {
+        let keeper = self
+            .command(Path::new("/bin/sh"))
+            .args(["-c", KEEPER, "keeper"])
+            .arg(&self.binaries)
+            .arg(&self.folder)
+            .args(options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a shell starts");
+        let ready = || {
+            let mut asking = self.command(&self.binaries.join("pg_isready"));
+            asking.arg("-q").arg("-h").arg(&self.folder).arg("-p").arg(port.to_string()).status().unwrap().success()
+        };
+        let began = Instant::now();
+        while !ready() {
+            let log = || std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+            assert!(began.elapsed() < PATIENCE, "PostgreSQL does not start: {}", log());
+        }
+        Server { folder: self.folder, _keeper: keeper }
+    }
 }
 
 /// The catalog: every statement that was carried out leaves a line in `effects`, in its own transaction.
