@@ -311,3 +311,143 @@ impl Book {
         self.unsettled.remove(key);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use loadline_state_machine::LogIndex;
+
+    use super::*;
+
+    const CLUSTER: ClusterId = ClusterId { index: LogIndex(7), ordinal: 0 };
+
+    fn ticket(epoch: u64, attempt: u32) -> Ticket {
+        Ticket { epoch: Epoch { incarnation: 1, index: LogIndex(epoch) }, attempt }
+    }
+
+    fn fenced(epoch: u64) -> Record {
+        Record::Fenced { epoch: ticket(epoch, 1).epoch }
+    }
+
+    fn asked(key: &str, ticket: Ticket, verb: Verb) -> Record {
+        let incarnation = (verb != Verb::Create).then(|| "i".to_owned());
+        let intent = Intent { verb, cluster: CLUSTER, name: "r1".to_owned(), size: "s".to_owned(), incarnation };
+        Record::Asked { key: key.to_owned(), ticket, parameters: "p".to_owned(), intent }
+    }
+
+    fn begun(key: &str, ticket: Ticket, incarnation: Option<&str>) -> Record {
+        Record::Begun { key: key.to_owned(), ticket, incarnation: incarnation.map(str::to_owned) }
+    }
+
+    fn withdrawn(key: &str, ticket: Ticket) -> Record {
+        Record::Withdrawn { key: key.to_owned(), ticket, retryable: true, reason: "late".to_owned() }
+    }
+
+    fn drained(key: &str) -> Record {
+        Record::Settled { key: key.to_owned(), ending: Ending::Drained { moved: 2, left: 1 } }
+    }
+
+    /// What becomes of key `k`, in a word, after these records.
+    fn check(records: &[Record], expected: &str) {
+        let mut book = Book::default();
+        for (number, record) in records.iter().enumerate() {
+            book.take(&format!("id{number}"), 1, record);
+        }
+        let text = match book.entry("k").map(|entry| (&entry.progress, entry)) {
+            None => "nothing".to_owned(),
+            Some((Progress::Open, entry)) => format!("open by {}", entry.asked_by),
+            Some((Progress::Begun, _)) => "begun".to_owned(),
+            Some((Progress::Settled { ending: Ending::Created { incarnation }, .. }, _)) => {
+                format!("made {incarnation}")
+            }
+            Some((Progress::Settled { ending, .. }, _)) => format!("{ending:?}"),
+        };
+        assert_eq!(text, expected, "{records:#?}");
+    }
+
+    #[test]
+    fn a_create_begins_once_and_only_while_it_holds() {
+        let (old, new) = (ticket(5, 1), ticket(7, 2));
+        let ask = |ticket| asked("k", ticket, Verb::Create);
+        let begin = |ticket, life| begun("k", ticket, Some(life));
+        check(&[ask(old)], "open by id0");
+        check(&[ask(old), begin(old, "a")], "made a");
+        check(&[ask(old), begin(old, "a"), begin(old, "b")], "made a");
+        check(&[ask(old), begin(old, "a"), fenced(7), ask(new), begin(new, "b")], "made a");
+        check(&[begin(old, "a")], "nothing");
+        // Fenced before it began: whenever its process comes, it is too late.
+        check(&[ask(old), fenced(7), begin(old, "a")], "open by id0");
+        check(&[fenced(7), ask(old)], "nothing");
+        // Taken over by the next leader; only that one's process counts.
+        check(&[ask(old), fenced(7), ask(new), begin(old, "a")], "open by id2");
+        check(&[ask(old), fenced(7), ask(new), begin(old, "a"), begin(new, "b")], "made b");
+        check(&[ask(old), ask(new), begin(old, "a"), begin(new, "b")], "made b");
+        // The same again changes nothing, and neither does an earlier attempt that comes late.
+        check(&[ask(old), ask(old)], "open by id0");
+        check(&[ask(ticket(5, 2)), ask(old)], "open by id0");
+    }
+
+    #[test]
+    fn what_is_withdrawn_never_begins_and_what_began_is_not_withdrawn() {
+        let (first, second) = (ticket(5, 1), ticket(5, 2));
+        let ask = |ticket| asked("k", ticket, Verb::Create);
+        let failed = r#"Failed { retryable: true, reason: "late" }"#;
+        check(&[ask(first), withdrawn("k", first), begun("k", first, Some("a"))], failed);
+        check(&[ask(first), begun("k", first, Some("a")), withdrawn("k", first)], "made a");
+        check(&[ask(first), withdrawn("k", second)], "open by id0");
+        check(&[ask(first), withdrawn("k", first), ask(second), begun("k", first, Some("a"))], "open by id2");
+        check(&[ask(first), withdrawn("k", first), ask(second), begun("k", second, Some("a"))], "made a");
+    }
+
+    #[test]
+    fn what_takes_time_has_begun_before_it_is_settled() {
+        let (old, new) = (ticket(5, 1), ticket(7, 2));
+        let done = "Drained { moved: 2, left: 1 }";
+        check(&[asked("k", old, Verb::Drain), drained("k")], "open by id0");
+        check(&[asked("k", old, Verb::Drain), begun("k", old, None)], "begun");
+        check(&[asked("k", old, Verb::Drain), begun("k", old, None), drained("k")], done);
+        // A fence does not undo what has begun; who asks again waits for the same end.
+        let resumed = [asked("k", old, Verb::Drain), begun("k", old, None), fenced(7), asked("k", new, Verb::Drain)];
+        check(&resumed, "begun");
+        check(&[&resumed[..], &[drained("k")]].concat(), done);
+        check(&[asked("k", old, Verb::Cordon), begun("k", old, None)], "Done");
+    }
+
+    #[test]
+    fn a_key_with_other_parameters_changes_nothing() {
+        let other = match asked("k", ticket(7, 1), Verb::Create) {
+            Record::Asked { key, ticket, intent, .. } => {
+                Record::Asked { key, ticket, parameters: "other".to_owned(), intent }
+            }
+            record => record,
+        };
+        check(&[asked("k", ticket(5, 1), Verb::Create), other.clone()], "open by id0");
+        check(
+            &[asked("k", ticket(5, 1), Verb::Create), withdrawn("k", ticket(5, 1)), other],
+            r#"Failed { retryable: true, reason: "late" }"#,
+        );
+    }
+
+    #[test]
+    fn only_old_keys_beyond_the_newest_are_forgotten() {
+        let mut book = Book::default();
+        let at = |number: usize| u64::try_from(number).unwrap();
+        let total = SETTLED_KEPT + 10;
+        for number in 0..total {
+            let key = format!("k{number}");
+            book.take("id", at(number), &asked(&key, ticket(5, 1), Verb::Create));
+            book.take("id", at(number), &begun(&key, ticket(5, 1), Some("a")));
+        }
+        book.take("id", 3, &asked("left", ticket(5, 1), Verb::Create));
+        book.take("id", 9, &Record::Forgotten { before_millis: 4 });
+        assert!(book.entry("k3").is_none());
+        assert!(book.entry("k4").is_some(), "not old enough");
+        assert!(book.entry("left").is_some(), "its leader may still be one");
+        book.take("id", 9, &fenced(7));
+        book.take("id", 9, &Record::Forgotten { before_millis: u64::MAX });
+        assert!(book.entry("left").is_none(), "never begun, and never will be");
+        assert!(book.entry("k9").is_none());
+        assert!(book.entry("k10").is_some(), "among the newest, however old");
+        assert_eq!(book.keys.len(), SETTLED_KEPT);
+        assert_eq!(book.fenced(ticket(5, 1).epoch), Some(ticket(7, 1).epoch), "the fence is never forgotten");
+    }
+}

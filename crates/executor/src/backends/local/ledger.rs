@@ -256,3 +256,145 @@ impl Ledger {
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use loadline_state_machine::{ClusterId, Epoch, LogIndex};
+
+    use super::*;
+    use crate::backends::local::book::{Ending, Intent, Progress, Ticket, Verb};
+
+    const TICKET: Ticket = Ticket { epoch: Epoch { incarnation: 1, index: LogIndex(5) }, attempt: 1 };
+
+    fn asked(key: &str) -> Record {
+        let cluster = ClusterId { index: LogIndex(7), ordinal: 0 };
+        let (name, size) = ("r1".to_owned(), "s".repeat(100));
+        let intent = Intent { verb: Verb::Create, cluster, name, size, incarnation: None };
+        Record::Asked { key: key.to_owned(), ticket: TICKET, parameters: "p".to_owned(), intent }
+    }
+
+    fn begun(key: &str, life: &str) -> Record {
+        Record::Begun { key: key.to_owned(), ticket: TICKET, incarnation: Some(life.to_owned()) }
+    }
+
+    fn made(ledger: &Ledger, key: &str) -> Option<String> {
+        match &ledger.book().entry(key)?.progress {
+            Progress::Settled { ending: Ending::Created { incarnation }, .. } => Some(incarnation.clone()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn whoever_reads_the_same_ledger_comes_to_the_same_book() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut one = Ledger::open(folder.path()).unwrap();
+        let mut other = Ledger::open(folder.path()).unwrap();
+        one.append(asked("k1")).unwrap();
+        assert!(other.has_grown());
+        other.append(begun("k1", "a")).unwrap();
+        one.append(begun("k1", "b")).unwrap();
+        other.catch_up().unwrap();
+        assert_eq!(made(&one, "k1").as_deref(), Some("a"), "the first one in the file");
+        assert_eq!(one.book(), other.book());
+        assert_eq!(Ledger::open(folder.path()).unwrap().book(), one.book());
+    }
+
+    /// Many writers at once, each in a thread with a file of its own as it would be in a process: none is lost, none is torn, and each key
+    /// begins once.
+    #[test]
+    fn many_writers_at_once_agree_who_was_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ledger = Ledger::open(folder.path()).unwrap();
+        for number in 0..20 {
+            ledger.append(asked(&format!("k{number}"))).unwrap();
+        }
+        let seen: Vec<Vec<Option<String>>> = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..4)
+                .map(|writer| {
+                    let folder = folder.path();
+                    scope.spawn(move || {
+                        let mut ledger = Ledger::open(folder).unwrap();
+                        let mut seen = Vec::new();
+                        for number in 0..20 {
+                            let key = format!("k{number}");
+                            ledger.append(begun(&key, &format!("life of {writer}"))).unwrap();
+                            seen.push(made(&ledger, &key));
+                        }
+                        seen
+                    })
+                })
+                .collect();
+            writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+        });
+        assert!(seen[0].iter().all(Option::is_some), "each key has begun");
+        assert!(seen.iter().all(|one| *one == seen[0]), "and everybody saw the same begin: {seen:?}");
+    }
+
+    #[test]
+    fn what_was_cut_off_spoils_only_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        let mut ledger = Ledger::open(folder.path()).unwrap();
+        ledger.append(asked("k1")).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        // The same record once more, cut off at every length: somebody died while it was written.
+        for length in 1..whole.len() - 1 {
+            let torn = &whole[..length];
+            std::fs::write(&path, [&whole[..], torn].concat()).unwrap();
+            let mut ledger = Ledger::open(folder.path()).unwrap();
+            ledger.append(asked("k2")).unwrap();
+            assert!(ledger.book().entry("k1").is_some() && ledger.book().entry("k2").is_some(), "{length}");
+            let again = Ledger::open(folder.path()).unwrap();
+            assert_eq!(again.book(), ledger.book(), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_record_of_a_newer_version_stops_the_reader() {
+        let folder = tempfile::tempdir().unwrap();
+        for (format, text) in [("L2", "{}"), (FORMAT, r#"{"id":"x","at":1,"record":{"melted":{}}}"#)] {
+            let line = format!("\n{format} {:08x} {text}\n", crc32c::crc32c(text.as_bytes()));
+            std::fs::write(folder.path().join("ledger"), line).unwrap();
+            let error = Ledger::open(folder.path()).unwrap_err();
+            assert!(matches!(error, LedgerError::NotUnderstood { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_image_frees_the_space_and_whoever_slept_finds_the_way_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let tuning = Tuning { image_after: 96 << 10, hole_step: 64 << 10, ..Tuning::default() };
+        let mut sleeper = Ledger::open_with(folder.path(), tuning).unwrap();
+        let mut ledger = Ledger::open_with(folder.path(), tuning).unwrap();
+        ledger.append(asked("first")).unwrap();
+        ledger.append(begun("first", "a")).unwrap();
+        sleeper.catch_up().unwrap();
+        // Not by `append`, which waits for the disk each time.
+        for number in 0..4_000 {
+            let line = Line { id: format!("i{number}"), at: 1, record: begun("nobody's", "x") };
+            let text = serde_json::to_string(&line).unwrap();
+            writeln!(ledger.file, "\n{FORMAT} {:08x} {text}", crc32c::crc32c(text.as_bytes())).unwrap();
+        }
+        ledger.catch_up().unwrap();
+        let full = std::fs::metadata(folder.path().join("ledger")).unwrap();
+        ledger.tidy().unwrap();
+        let tidy = std::fs::metadata(folder.path().join("ledger")).unwrap();
+        assert!(tidy.len() > full.len(), "offsets keep their meaning");
+        assert!(tidy.blocks() < full.blocks() / 2, "{} of {} blocks are left", tidy.blocks(), full.blocks());
+        assert!(ledger.start().unwrap() > sleeper.read, "the sleeper's place is not there any more");
+
+        ledger.append(asked("second")).unwrap();
+        sleeper.catch_up().unwrap();
+        let fresh = Ledger::open_with(folder.path(), tuning).unwrap();
+        for reader in [&sleeper, &fresh] {
+            assert_eq!(reader.book(), ledger.book());
+            assert_eq!(made(reader, "first").as_deref(), Some("a"));
+        }
+        // And there is nothing more to do, for anybody.
+        for mut reader in [ledger, sleeper, fresh] {
+            let before = reader.read;
+            reader.tidy().unwrap();
+            assert_eq!(reader.read, before);
+        }
+    }
+}
