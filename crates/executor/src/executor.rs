@@ -1,6 +1,6 @@
 //! What the duties of an executor share, and how they are put together.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ pub struct Executor {
     pub(crate) witness: Arc<dyn Witness>,
     noting: Arc<dyn Noting>,
     pub(crate) settings: Settings,
-    /// From the duty that acts to the one that looks.
-    pub(crate) touched: Arc<Touched>,
+    /// From the duty that acts to the one that looks, for each backend.
+    touched: Arc<BTreeMap<String, Arc<Touched>>>,
 }
 
 /// How an executor goes about it. What a backend needs is in its capabilities instead.
@@ -91,11 +91,11 @@ impl Executor {
     pub fn new(group: Arc<dyn Group>, backends: Backends) -> Executor {
         Executor {
             group,
+            touched: Arc::new(backends.names().map(|name| (name.to_owned(), Arc::default())).collect()),
             backends,
             witness: Arc::new(Unwatched),
             noting: Arc::new(Unnoted),
             settings: Settings::default(),
-            touched: Arc::default(),
         }
     }
 
@@ -130,6 +130,11 @@ impl Executor {
     /// Adds both duties to those of a leader.
     pub fn join(&self, duties: Duties) -> Duties {
         duties.with(self.acting()).with(self.observing())
+    }
+
+    /// The clusters on this backend that should be looked at.
+    pub(crate) fn touched(&self, backend: &str) -> Arc<Touched> {
+        self.touched.get(backend).cloned().unwrap_or_default()
     }
 
     pub(crate) fn note(&self, note: &Note<'_>) {

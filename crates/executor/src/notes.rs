@@ -25,29 +25,86 @@ impl Noting for Unnoted {
 #[derive(Clone, Debug)]
 pub enum Note<'a> {
     /// The backend refuses orders of earlier leaders from now on; for one that cannot, what they may have sent was waited out.
-    Fenced { backend: &'a str, epoch: Epoch, took: Duration },
+    Fenced {
+        backend: &'a str,
+        epoch: Epoch,
+        took: Duration,
+    },
     /// It is tried again after `again_in`.
-    FenceFailed { backend: &'a str, epoch: Epoch, reason: &'a str, again_in: Duration },
+    FenceFailed {
+        backend: &'a str,
+        epoch: Epoch,
+        reason: &'a str,
+        again_in: Duration,
+    },
     /// The call goes out now. `resumed`: an earlier attempt may have been made by somebody else.
-    CallStarted { backend: &'a str, action: &'a Action, resumed: bool },
-    CallEnded { backend: &'a str, action: &'a Action, took: Duration, ending: CallEnding, reason: Option<&'a str> },
+    CallStarted {
+        backend: &'a str,
+        action: &'a Action,
+        resumed: bool,
+    },
+    CallEnded {
+        backend: &'a str,
+        action: &'a Action,
+        took: Duration,
+        ending: CallEnding,
+        reason: Option<&'a str>,
+    },
     /// An order of which nobody knew what had become of it was looked up by its key.
-    ReadBack { backend: &'a str, action: &'a Action, finding: Finding, reason: Option<&'a str> },
+    ReadBack {
+        backend: &'a str,
+        action: &'a Action,
+        finding: Finding,
+        reason: Option<&'a str>,
+    },
     /// An outcome is in the replicated log, with the action as it was before.
-    Recorded { backend: &'a str, action: &'a Action, outcome: &'a Outcome },
+    Recorded {
+        backend: &'a str,
+        action: &'a Action,
+        outcome: &'a Outcome,
+    },
     /// A claim was not accepted.
-    ClaimRefused { backend: &'a str, action: &'a Action, code: &'static str, reason: String },
+    ClaimRefused {
+        backend: &'a str,
+        action: &'a Action,
+        code: &'static str,
+        reason: String,
+    },
     /// A claim was answered by "nobody wants it any more".
-    Obsolete { backend: &'a str, action: &'a Action },
-    Breaker { backend: &'a str, state: BreakerState, reason: Option<&'a str> },
+    Obsolete {
+        backend: &'a str,
+        action: &'a Action,
+    },
+    Breaker {
+        backend: &'a str,
+        state: BreakerState,
+        reason: Option<&'a str>,
+    },
     /// Said once per leadership and cluster: it lives where this node cannot reach it, or nowhere.
-    NoBackend { cluster: ClusterId, backend: Option<&'a str> },
+    NoBackend {
+        cluster: ClusterId,
+        backend: Option<&'a str>,
+    },
     /// Somebody has to look at this.
-    Alarm { backend: &'a str, action: Option<ActionId>, alarm: Alarm, reason: &'a str },
+    Alarm {
+        backend: &'a str,
+        action: Option<ActionId>,
+        alarm: Alarm,
+        reason: &'a str,
+    },
     /// The replicas of a cluster were looked at.
-    Observed { backend: &'a str, cluster: ClusterId, took: Duration, problem: Option<&'a str> },
+    Observed {
+        backend: &'a str,
+        cluster: ClusterId,
+        took: Duration,
+        problem: Option<&'a str>,
+    },
     /// What was seen differently from what is believed, and signs of life, went to the replicated log.
-    Reported { backend: &'a str, clusters: usize, differences: usize },
+    Reported {
+        backend: &'a str,
+        clusters: usize,
+        differences: usize,
+    },
 }
 
 /// How a call ended, as far as figures go.
@@ -182,7 +239,9 @@ impl Note<'_> {
                 debug!(backend, action = %action.id, "nobody wants this any more: {}", action.call);
             }
             Note::Breaker { backend, state, reason } => match state {
-                BreakerState::Open => warn!(backend, reason, "the backend does not answer and is left alone for a while"),
+                BreakerState::Open => {
+                    warn!(backend, reason, "the backend does not answer and is left alone for a while")
+                }
                 BreakerState::HalfOpen => debug!(backend, "one call tries whether the backend answers again"),
                 BreakerState::Closed => info!(backend, "the backend answers again"),
             },

@@ -5,17 +5,19 @@
 //! been sent goes its way although the sender is gone, as on a network. The ledger is what really happened, for a test to compare
 //! with what the group believes.
 
+mod place;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use loadline_mutants::Mutant;
-use loadline_state_machine::{Call, ClusterId, DrainResult, Epoch, Hash, ReplicaLife, ReplicaSpec, Report};
+use loadline_state_machine::{Call, ClusterId, Epoch, Hash, ReplicaSpec, Report};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{Answering, Backend, CallError, Capabilities, ClusterAddress, Found, ObservedHydration};
 use crate::{ObservedReplica, Order};
+use place::{Due, Fate, Known, Place};
 
 /// What it promises, and what goes wrong within that. Percentages are of calls.
 #[derive(Clone, Debug)]
@@ -37,7 +39,7 @@ pub struct Script {
     pub stale_for: Duration,
     /// One way.
     pub latency: Duration,
-    /// False: the same order is carried out as often as it comes.
+    /// False: the same order is carried out as often as it comes. It can still be looked up.
     pub remembers_keys: bool,
     /// How long a new replica takes to become ready and to take up its objects.
     pub ready_after: Duration,
@@ -255,7 +257,8 @@ impl Scripted {
         } else if is(script.lost_percent) {
             Fate { lost: true, ..honest }
         } else if is(script.slow_percent) {
-            let part = |what: &str| script.slow_for / 200 * u32::try_from(self.percent(&of.replace('/', what))).unwrap_or(0);
+            let part =
+                |what: &str| script.slow_for / 200 * u32::try_from(self.percent(&of.replace('/', what))).unwrap_or(0);
             Fate { arrives_after: script.latency + part("way"), takes: script.latency + part("work"), ..honest }
         } else if is(script.refused_percent) {
             Fate { refused: true, ..honest }
@@ -273,179 +276,6 @@ fn roll(seed: u64, of: &str) -> u64 {
 
 fn unanswered() -> CallError {
     CallError::Unknown { reason: "the connection was lost".to_owned() }
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Fate {
-    arrives_after: Duration,
-    takes: Duration,
-    unanswered: bool,
-    lost: bool,
-    refused: bool,
-}
-
-type Answer = Result<Report, CallError>;
-
-/// What is really there.
-#[derive(Debug, Default)]
-struct Place {
-    highest: Option<Epoch>,
-    /// What is due, in order of time. The number keeps what is due at once in the order in which it was sent.
-    due: BTreeMap<(Instant, u64), Due>,
-    known: BTreeMap<String, Known>,
-    /// By the number of the call. Nobody fetches what was sent by somebody who is gone.
-    answers: BTreeMap<u64, Answer>,
-    lives: BTreeMap<ClusterId, Vec<Life>>,
-    ledger: Vec<LedgerLine>,
-    numbers: u64,
-    reads: u64,
-    unreachable: bool,
-    mute: bool,
-}
-
-#[derive(Debug)]
-enum Due {
-    Arrival { order: Order, fate: Fate },
-    Completion { order: Order },
-}
-
-/// An order that was accepted.
-#[derive(Clone, Debug)]
-struct Known {
-    parameters: Hash,
-    arrived_at: Instant,
-    due: Instant,
-    /// Who wants to know what comes of it.
-    waiting: Vec<u64>,
-    result: Option<Answer>,
-}
-
-#[derive(Clone, Debug)]
-struct Life {
-    name: String,
-    size: String,
-    incarnation: String,
-    made_at: Instant,
-    gone_at: Option<Instant>,
-    crashes: u64,
-    oom: bool,
-}
-
-impl Place {
-    fn number(&mut self) -> u64 {
-        self.numbers += 1;
-        self.numbers
-    }
-
-    fn write(&mut self, order: &Order, event: LedgerEvent) {
-        let Order { key, epoch, attempt, call, .. } = order.clone();
-        self.ledger.push(LedgerLine { key, epoch, attempt, call, event });
-    }
-
-    fn catch_up(&mut self, now: Instant, script: &Script) {
-        while let Some(entry) = self.due.first_entry()
-            && entry.key().0 <= now
-        {
-            let ((at, number), due) = entry.remove_entry();
-            match due {
-                Due::Arrival { order, fate } => self.arrive(at, number, order, fate, script),
-                Due::Completion { order } => self.complete(at, &order, script),
-            }
-        }
-    }
-
-    fn arrive(&mut self, at: Instant, number: u64, order: Order, fate: Fate, script: &Script) {
-        let fences = script.capabilities.fences && !Mutant::BackendNotFenced.is_on();
-        if let Some(highest) = self.highest.filter(|highest| fences && order.epoch < *highest) {
-            self.write(&order, LedgerEvent::RefusedEpoch);
-            self.answers.insert(number, Err(CallError::Fenced { highest }));
-            return;
-        }
-        if let Some(known) = self.known.get_mut(&order.key).filter(|_| script.remembers_keys) {
-            if known.parameters != order.parameters {
-                let known = known.parameters.to_string();
-                self.answers.insert(number, Err(CallError::OtherParameters { key: order.key.clone(), known }));
-                self.write(&order, LedgerEvent::OtherParameters);
-                return;
-            }
-            match known.result.clone() {
-                Some(result) => drop(self.answers.insert(number, result)),
-                None => known.waiting.push(number),
-            }
-            self.write(&order, LedgerEvent::Repeated);
-            return;
-        }
-        if fate.refused {
-            self.write(&order, LedgerEvent::RefusedForNow);
-            let reason = "there is no room at the moment".to_owned();
-            self.answers.insert(number, Err(CallError::Refused { retryable: true, reason }));
-            return;
-        }
-        let due = at + fate.takes;
-        let known =
-            Known { parameters: order.parameters, arrived_at: at, due, waiting: vec![number], result: None };
-        self.known.insert(order.key.clone(), known);
-        self.due.insert((due, number), Due::Completion { order });
-    }
-
-    fn complete(&mut self, at: Instant, order: &Order, script: &Script) {
-        let result = self.carry_out(at, order, script);
-        if let Some(known) = self.known.get_mut(&order.key) {
-            known.result = Some(result.clone());
-            for number in std::mem::take(&mut known.waiting) {
-                self.answers.insert(number, result.clone());
-            }
-        }
-    }
-
-    fn carry_out(&mut self, at: Instant, order: &Order, script: &Script) -> Answer {
-        let cluster = order.cluster.id;
-        let report = match &order.call {
-            Call::CreateReplica(spec) => {
-                if script.remembers_keys && self.life_mut(cluster, &spec.name, None).is_some() {
-                    let reason = format!("there is a replica {} already", spec.name);
-                    return Err(CallError::Refused { retryable: false, reason });
-                }
-                Report::Created { incarnation: Some(self.create(cluster, spec, at)) }
-            }
-            Call::DropReplica(life) => {
-                if let Some(there) = self.meant_mut(cluster, life) {
-                    there.gone_at = Some(at);
-                }
-                Report::Nothing
-            }
-            Call::DrainReplica(_) => Report::Drained(DrainResult { moved: 1, left: 0 }),
-            Call::CordonReplica(_) | Call::UncordonReplica(_) => Report::Nothing,
-        };
-        self.write(order, LedgerEvent::Effect);
-        Ok(report)
-    }
-
-    fn create(&mut self, cluster: ClusterId, spec: &ReplicaSpec, at: Instant) -> String {
-        let incarnation = format!("i-{}", self.number());
-        self.lives.entry(cluster).or_default().push(Life {
-            name: spec.name.to_string(),
-            size: spec.size.to_string(),
-            incarnation: incarnation.clone(),
-            made_at: at,
-            gone_at: None,
-            crashes: 0,
-            oom: false,
-        });
-        incarnation
-    }
-
-    fn meant_mut(&mut self, cluster: ClusterId, life: &ReplicaLife) -> Option<&mut Life> {
-        self.life_mut(cluster, &life.name, life.incarnation.as_deref())
-    }
-
-    fn life_mut(&mut self, cluster: ClusterId, name: &str, incarnation: Option<&str>) -> Option<&mut Life> {
-        let lives = self.lives.get_mut(&cluster)?;
-        lives.iter_mut().find(|life| {
-            let meant = incarnation.is_none_or(|incarnation| life.incarnation == incarnation);
-            life.name == name && life.gone_at.is_none() && meant
-        })
-    }
 }
 
 impl Backend for Scripted {
@@ -516,7 +346,7 @@ impl Backend for Scripted {
             let as_of = self.read().await?;
             let place = self.now();
             let known = place.known.get(&order.key).filter(|known| known.arrived_at <= as_of);
-            let Some(known) = known.filter(|_| self.script.remembers_keys) else { return Ok(Found::NotSeen) };
+            let Some(known) = known else { return Ok(Found::NotSeen) };
             if known.parameters != order.parameters {
                 return Ok(Found::OtherParameters { known: known.parameters.to_string() });
             }
@@ -535,8 +365,8 @@ impl Backend for Scripted {
             let as_of = self.read().await?;
             let place = self.now();
             let lives = place.lives.get(&cluster.id).into_iter().flatten();
-            let there = lives
-                .filter(|life| life.made_at <= as_of && life.gone_at.is_none_or(|gone_at| gone_at > as_of));
+            let there =
+                lives.filter(|life| life.made_at <= as_of && life.gone_at.is_none_or(|gone_at| gone_at > as_of));
             let mut seen: Vec<ObservedReplica> = there
                 .map(|life| {
                     let ready = as_of.duration_since(life.made_at) >= self.script.ready_after;
