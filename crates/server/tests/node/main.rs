@@ -9,5 +9,6 @@ mod http;
 mod limits;
 mod operator;
 mod scaling;
+mod scaling_figures;
 mod start;
 mod watch;

@@ -12,7 +12,7 @@ use tonic::transport::Channel;
 
 use crate::common::{Node, create_cluster, create_size, eventually, named, options, refused, set};
 
-fn scaling(node: &Node) -> ScalingClient<Channel> {
+pub(crate) fn scaling(node: &Node) -> ScalingClient<Channel> {
     ScalingClient::new(node.channel.clone())
 }
 
@@ -20,11 +20,11 @@ fn signals(node: &Node) -> SignalsClient<Channel> {
     SignalsClient::new(node.channel.clone())
 }
 
-fn on(cluster: &str) -> Option<v1::StrategyTarget> {
+pub(crate) fn on(cluster: &str) -> Option<v1::StrategyTarget> {
     Some(v1::StrategyTarget { target: Some(Target::Cluster(cluster.to_owned())) })
 }
 
-fn strategy(kind: &str, cluster: &str, given: &[(&str, &str)]) -> v1::CreateStrategyRequest {
+pub(crate) fn strategy(kind: &str, cluster: &str, given: &[(&str, &str)]) -> v1::CreateStrategyRequest {
     let strategy = v1::Strategy {
         r#type: kind.to_owned(),
         target: on(cluster),
@@ -49,12 +49,12 @@ fn replica(name: &str, size: &str) -> Seen {
     Seen::Replica(v1::ReplicaSeen { name, size, incarnation: String::new(), ready: true })
 }
 
-fn all() -> v1::ListScalingRequest {
+pub(crate) fn all() -> v1::ListScalingRequest {
     v1::ListScalingRequest::default()
 }
 
 /// Two sizes, one cluster, and scaling switched on.
-async fn ready() -> Node {
+pub(crate) async fn ready() -> Node {
     let node = Node::alone().await;
     let mut admin = node.admin();
     admin.create_size(create_size("25cc", 1)).await.unwrap();
@@ -71,7 +71,7 @@ fn kept_strategy(resource: Option<v1::Resource>) -> v1::Strategy {
     }
 }
 
-async fn actions(node: &Node) -> Vec<v1::Action> {
+pub(crate) async fn actions(node: &Node) -> Vec<v1::Action> {
     let listed = scaling(node).list_actions(all()).await.unwrap().into_inner();
     let of = |it: v1::Resource| match it.resource {
         Some(Kept::Action(action)) => action,
