@@ -127,6 +127,42 @@ fn a_flood_of_signals_for_one_cluster_is_one_decision_and_delays_nobody() {
     assert_eq!(crashes.iter().map(|crash| crash.count).sum::<u64>(), 3_333);
 }
 
+/// The required scenario of an event flood: ticks go on, deadlines are met, and nobody else waits.
+#[test]
+fn scenario_6_a_flood_of_events_starves_neither_ticks_nor_other_clusters() {
+    let mut world = world(3);
+    one(&mut world, idle_suspend());
+    let seen = [
+        Seen::Replica { name: "r1".to_owned(), size: "1".to_owned(), incarnation: None, ready: true },
+        Seen::Activity { idle_for: Some(Span::from_secs(280)) },
+    ];
+    for (sequence, seen) in (1..).zip(&seen) {
+        world.must(report(sequence, std::iter::once(name(1)), seen));
+    }
+    // The other cluster is idle in twenty seconds. A thousand entries about the first one come before that, and after.
+    let mut due = None;
+    for sequence in 3..2_003_u64 {
+        world.pass_time(Span::from_millis(20));
+        let seen = match sequence % 2 {
+            0 => Seen::Hydration { replica: "r1".to_owned(), total: 9, hydrated: sequence % 9 },
+            _ => Seen::Crash { replica: "r1".to_owned(), oom: true, reason: "x".to_owned(), count: 1 },
+        };
+        let applied = one(&mut world, report(sequence, std::iter::once(name(0)), &seen));
+        let others =
+            decided(&applied).into_iter().filter(|id| Some(*id) == world.state.cluster(&name(1)).map(|it| it.id));
+        if others.count() > 0 {
+            due.get_or_insert((sequence, applied.time));
+        }
+        assert!(decided(&applied).len() <= 2, "an entry looks at what it touched and what is due, and at nothing else");
+        assert!(!world.state.evaluations_wait(), "nothing is left behind");
+    }
+    // 280 s idle, and 300 s and a millisecond after the last use it is too long.
+    let (sequence, at) = due.expect("the other cluster was looked at when it was due");
+    assert_eq!(sequence, 3 + 1_000, "with the first entry after its deadline, not behind the flood");
+    assert_eq!(at, world.time.before(Span::from_millis(999 * 20)));
+    assert!(one(&mut world, Command::Tick).events.is_empty(), "a tick in between finds nothing to do");
+}
+
 #[test]
 fn the_passing_of_time_costs_only_what_it_brings_about() {
     let mut world = world(500);

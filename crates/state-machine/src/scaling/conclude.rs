@@ -261,8 +261,12 @@ pub(crate) fn changes_at(
     if let Some(operation) = &record.operation {
         earliest = earlier(earliest, advance::changes_at(state, operation, knobs));
     } else if let Conclusion::Began(_) = draft.conclusion {
-        let at = state.now + knobs.stuck_after.min(knobs.approval_expiry);
-        earliest = earlier(earliest, Some(ChangesAt { at, why: ChangeCause::Stuck }));
+        let waits = |it: &Planned| assessment.approval[it.kind.slot()];
+        let approval = ChangesAt { at: state.now + knobs.approval_expiry, why: ChangeCause::ApprovalExpires };
+        earliest = earlier(earliest, draft.begins.iter().any(waits).then_some(approval));
+        // What only waits for a person does not get stuck.
+        let stuck = ChangesAt { at: state.now + knobs.stuck_after, why: ChangeCause::Stuck };
+        earliest = earlier(earliest, (!draft.begins.iter().all(waits)).then_some(stuck));
     }
     earliest
 }

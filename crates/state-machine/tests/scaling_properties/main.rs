@@ -490,8 +490,9 @@ fn the_histories_reach_everything_that_can_happen() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
 
+    /// What users do by hand, what the brain decides, calls that fail or are never answered, and new leaders, in any order.
     #[test]
-    fn any_sequence_of_commands_and_outcomes_keeps_the_invariants(history in history()) {
+    fn scenario_7_any_sequence_of_commands_and_outcomes_keeps_the_invariants(history in history()) {
         run(&history)?;
     }
 }
