@@ -8,6 +8,8 @@ pub mod ask;
 pub mod group;
 pub mod holding;
 pub mod load;
+pub mod machine;
+pub mod scaled;
 pub mod strace;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
