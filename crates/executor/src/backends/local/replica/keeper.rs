@@ -232,14 +232,26 @@ impl Keeper {
     async fn run(&mut self, ending: &mut Signals) -> Result<Option<String>, ReplicaError> {
         let mut glances = interval(GLANCE);
         glances.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_blind = false;
         loop {
             tokio::select! {
                 biased;
                 () = ending.received() => return Ok(None),
                 news = self.server.news() => self.take_note(news).await?,
                 _ = glances.tick() => {
-                    let open = self.glance().await?;
-                    let Some(open) = open else { return Ok(None) };
+                    let open = match self.glance().await {
+                        Ok(Some(open)) => open,
+                        Ok(None) => return Ok(None),
+                        // It serves on without orders: nodes of a newer version may write what this one does not know, and that
+                        // must not end every replica of the machine. A node that wants it gone kills it.
+                        Err(error) => {
+                            if !std::mem::replace(&mut is_blind, true) {
+                                warn!(%error, "orders cannot be read");
+                            }
+                            continue;
+                        }
+                    };
+                    is_blind = false;
                     for (key, entry) in open {
                         if self.obey(&key, &entry).await? {
                             return Ok(Some(key));
