@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use loadline_executor::backends::local::replica::ReplicaOptions;
 
 use crate::bench::Bench;
 use crate::commands::load::LoadArgs;
@@ -69,6 +70,8 @@ pub(crate) enum Verb {
     Dev(DevArgs),
     /// Run one node
     Serve(ServeArgs),
+    /// Run one replica of a local backend; nodes do that by themselves
+    Replica(ReplicaOptions),
     /// Every node: who leads, how far each has come, whether they agree
     Status,
     /// Create a size, a cluster or a strategy

@@ -5,6 +5,7 @@ mod config;
 mod get;
 pub(crate) mod load;
 mod raft;
+mod replica;
 mod scaling;
 mod serve;
 mod signal;
@@ -47,6 +48,7 @@ pub(crate) fn run(cli: Cli, hooks: &Hooks, console: &mut Console) -> Result<(), 
     let global = cli.global;
     match cli.verb {
         Verb::Serve(args) => serve::serve(&args, hooks),
+        Verb::Replica(options) => replica::replica(&options),
         Verb::Dev(args) => dev::run(args, local_format(&global), console),
         Verb::Config { what: Config::Check(args) } => config::check(&args, local_format(&global), console),
         Verb::Config { what } => config::contexts(what, &global, console),
@@ -124,6 +126,7 @@ async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
         Verb::Operator { what: Operator::Raft { what } } => raft::raft(what, session).await,
         Verb::Operator { what: Operator::Snapshot { what } } => snapshot::snapshot(what, session).await,
         Verb::Serve(_)
+        | Verb::Replica(_)
         | Verb::Dev(_)
         | Verb::Config { .. }
         | Verb::Completion { .. }
