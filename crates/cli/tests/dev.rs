@@ -32,7 +32,7 @@ impl Group {
 
     fn start() -> Group {
         let group = Group { _alone: Group::alone(), desk: Desk::new() };
-        let words: Vec<&str> = ["dev", "--detach"].into_iter().chain(FREE_PORTS).collect();
+        let words: Vec<&str> = ["dev", "--detach", "--no-demo"].into_iter().chain(FREE_PORTS).collect();
         let ended = group.desk.run(&words);
         assert_eq!(ended.code, 0, "{ended:?}\n{}", group.logs());
         group
@@ -375,7 +375,7 @@ fn a_group_that_was_stopped_comes_back_with_its_data_and_only_once_per_folder() 
     let said = desk.fails(&["dev", "--detach"], 1, "n2 does not start");
     assert!(said.contains("shopping-list"), "it does not say why: {said}");
     std::fs::remove_file(foreign).expect("removed");
-    desk.said(&["dev", "start", "--detach"]);
+    desk.said(&["dev", "start", "--detach", "--no-demo"]);
     let after: Vec<Value> = group.nodes().iter().map(|node| node["grpc"].clone()).collect();
     assert_eq!(before, after, "the nodes have moved, and their group does not know");
     assert_eq!(desk.said(&["get", "clusters", "-o", "name"]), "clusters/demo\n");
@@ -392,7 +392,7 @@ fn nodes_die_with_a_supervisor_that_had_no_time_to_stop_them() {
     eventually("the nodes are gone", || (!pids.iter().any(is_alive)).then_some(()));
     // The file it left behind fools nobody.
     group.desk.fails(&["dev", "status"], 3, "no group runs");
-    group.desk.said(&["dev", "--detach"]);
+    group.desk.said(&["dev", "--detach", "--no-demo"]);
 }
 
 #[test]
@@ -400,7 +400,7 @@ fn a_group_in_the_foreground_ends_with_ctrl_c_and_an_ephemeral_one_leaves_nothin
     let _alone = Group::alone();
     let desk = Desk::new().with("TMPDIR", &std::env::temp_dir().display().to_string());
     let words: Vec<&str> =
-        ["dev", "--ephemeral", "--nodes", "1", "-o", "jsonl"].into_iter().chain(FREE_PORTS).collect();
+        ["dev", "--ephemeral", "--no-demo", "--nodes", "1", "-o", "jsonl"].into_iter().chain(FREE_PORTS).collect();
     let mut running = Running::start(&desk, &words);
     let row: Value = serde_json::from_str(&running.line()).expect("JSON");
     assert_eq!((row["node"].as_str(), row["role"].as_str()), (Some("n1"), Some("leader")));

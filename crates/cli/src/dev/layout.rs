@@ -118,6 +118,7 @@ mod tests {
             ephemeral: false,
             grpc_port,
             http_port,
+            no_demo: false,
             detach: false,
             detached: false,
         }

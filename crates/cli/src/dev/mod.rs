@@ -2,16 +2,19 @@
 //!
 //! Every node is a process of its own, running `loadline serve` as it would anywhere else, so that `kill -9` means what it
 //! means in production. The supervisor starts them (`supervisor.rs`), and leaves in its folder who runs where
-//! (`state.rs`), so that `dev kill` and `dev stop` (`kill.rs`) find them.
+//! (`state.rs`), so that `dev kill` and `dev stop` (`kill.rs`) find them. Each node has a backend `local` whose replicas are
+//! processes on this machine (`replicas.rs`), and a new group gets a cluster to play with (`demo.rs`).
 //!
 //! Not here: anything that a node does differently because of it. There is nothing.
 
+mod demo;
 mod kill;
 mod layout;
 mod lock;
 mod node;
 mod ports;
 mod process;
+mod replicas;
 mod start;
 mod state;
 mod supervisor;
@@ -79,6 +82,9 @@ struct StartArgs {
     /// HTTP port of the first node, the others follow; 0 takes free ones [default: 8701, or as before]
     #[arg(long, value_name = "PORT")]
     http_port: Option<u16>,
+    /// Leave out the cluster demo, its sizes and its strategies
+    #[arg(long)]
+    no_demo: bool,
     /// Return when the nodes are ready, and leave the supervisor running
     #[arg(long)]
     detach: bool,

@@ -12,6 +12,7 @@ use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 use super::layout::Place;
+use super::replicas;
 use super::state::NodeState;
 use crate::exit::{Exit, Failed};
 
@@ -27,6 +28,8 @@ pub(super) struct DevNode {
     pub(super) place: Place,
     pub(super) data_dir: PathBuf,
     pub(super) log: PathBuf,
+    /// What it is told in a file: only a file has tables.
+    config: PathBuf,
     life: Life,
     /// Deaths in a row.
     deaths: u32,
@@ -58,9 +61,18 @@ impl DevNode {
         let home = folder.join(&place.name);
         std::fs::create_dir_all(&home)
             .map_err(|error| Failed::new(Exit::Failure, format!("{} cannot be made: {error}", home.display())))?;
-        // The log beside the data, not in it: a node refuses a folder with foreign files.
-        let (data_dir, log) = (home.join("data"), home.join("node.log"));
-        Ok(DevNode { place, data_dir, log, life: Life::Down { until: Instant::now() }, deaths: 0, log_start: 0 })
+        // Beside the data, not in it: a node refuses a folder with foreign files.
+        let (data_dir, log, config) = (home.join("data"), home.join("node.log"), home.join("node.toml"));
+        replicas::write_config(&config, folder)?;
+        Ok(DevNode {
+            place,
+            data_dir,
+            log,
+            config,
+            life: Life::Down { until: Instant::now() },
+            deaths: 0,
+            log_start: 0,
+        })
     }
 
     pub(super) fn start(&mut self, peers: &[String], supervisor: i32) -> Result<(), Failed> {
@@ -75,6 +87,8 @@ impl DevNode {
         let mut command = Command::new(binary);
         command
             .arg("serve")
+            .arg("--config")
+            .arg(&self.config)
             .args(["--name", &self.place.name])
             .arg("--data-dir")
             .arg(&self.data_dir)
@@ -84,9 +98,8 @@ impl DevNode {
             .args(["--peers", &peers.join(",")])
             .args(["--shutdown-grace", "3s"])
             .args(["--supervisor", &supervisor.to_string()])
-            // These would make another node of it; what else is in the environment may be meant for it.
+            // This would make another node of it; what else is in the environment may be meant for it.
             .env_remove("LOADLINE_JOIN")
-            .env_remove("LOADLINE_CONFIG")
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(log_too)

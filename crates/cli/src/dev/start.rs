@@ -5,9 +5,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::StartArgs;
+use super::demo;
 use super::layout::Layout;
 use super::lock::Lock;
 use super::ports;
+use super::replicas;
 use super::state::{DevState, DevView};
 use super::supervisor::{Supervisor, views};
 use crate::commands::block_on;
@@ -39,11 +41,13 @@ pub(super) fn start(args: &StartArgs, format: Format, console: &mut Console) -> 
         layout.keep(&folder)?;
     }
     let waiting = waiting(layout.nodes.len(), console);
-    let mut supervisor = Supervisor::new(&folder, home, layout, args.ephemeral)?;
+    let mut supervisor = Supervisor::new(&folder, home, layout, args.ephemeral, !args.no_demo)?;
     let ended = block_on(supervisor.run(console, |console, state, views| {
         waiting.finish_and_clear();
         announce(state, views, args, format, console)
     }))?;
+    // Without nodes nobody would look after them. The next `dev` makes those that are still wanted anew.
+    replicas::end_all(home, console);
     // The lock goes last: whoever waits for it finds nothing running, and nothing half removed.
     drop(temporary);
     if args.ephemeral {
@@ -121,11 +125,26 @@ fn announce(
     }
     let me = how_to_call_me();
     let (place, end) = if args.detach { ("", "") } else { (" in another terminal", "Ctrl-C here, or ") };
-    console.say(&format!(
-        "Try{place}:\n  {me} create cluster demo\n  {me} get clusters --watch\n  {me} dev kill leader\n  {me} status\n\
-         Stop with {end}{me} dev stop."
-    ));
+    let try_this = if state.demo { demo_commands(&me) } else { plain_commands(&me) };
+    console.say(&format!("Try{place}:\n{try_this}Stop with {end}{me} dev stop."));
     Ok(())
+}
+
+fn plain_commands(me: &str) -> String {
+    format!("  {me} create cluster shop\n  {me} get clusters --watch\n  {me} dev kill leader\n  {me} status\n")
+}
+
+fn demo_commands(me: &str) -> String {
+    let cluster = demo::CLUSTER;
+    let lines = [
+        (format!("{me} get actions --history"), "what was done: its replica is a process on this machine"),
+        (format!("{me} load {cluster} --shape idle --for 1m"), "nobody uses it: after 30 s it is suspended"),
+        (format!("{me} load {cluster} --shape spike --for 2m"), "it is used again: it wakes"),
+        (format!("{me} dev kill leader"), "at any time; nothing is done twice"),
+        (format!("{me} explain cluster/{cluster}"), "why it is as it is"),
+    ];
+    let width = lines.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
+    lines.iter().map(|(command, why)| format!("  {command:width$}   # {why}\n")).collect()
 }
 
 /// `loadline` if that is what a shell would find, and otherwise the path of this binary.
@@ -155,8 +174,10 @@ fn detach(args: &StartArgs, folder: &Path, format: Format, console: &mut Console
             command.args([flag, &value.to_string()]);
         }
     }
-    if args.ephemeral {
-        command.arg("--ephemeral");
+    for (flag, given) in [("--ephemeral", args.ephemeral), ("--no-demo", args.no_demo)] {
+        if given {
+            command.arg(flag);
+        }
     }
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     let waiting = waiting(usize::from(args.nodes.unwrap_or(3)), console);

@@ -17,6 +17,9 @@ pub(super) struct DevState {
     /// True once there was a leader.
     pub(super) ready: bool,
     pub(super) ephemeral: bool,
+    /// The cluster demo is there.
+    #[serde(default)]
+    pub(super) demo: bool,
     pub(super) nodes: Vec<NodeState>,
 }
 
@@ -124,7 +127,7 @@ mod tests {
     fn a_file_without_a_supervisor_behind_it_does_not_count() {
         let folder = tempfile::tempdir().expect("a folder");
         assert_eq!(DevState::of_running(folder.path()).expect_err("nobody").exit, Exit::NotFound);
-        let state = DevState { supervisor: 1, ready: true, ephemeral: false, nodes: Vec::new() };
+        let state = DevState { supervisor: 1, ready: true, ephemeral: false, demo: false, nodes: Vec::new() };
         state.write(folder.path()).expect("written");
         assert_eq!(DevState::of_running(folder.path()).expect_err("nobody").exit, Exit::NotFound);
         let _lock = Lock::try_take(folder.path()).expect("a lock").expect("free");

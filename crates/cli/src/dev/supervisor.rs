@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
+use super::demo;
 use super::layout::Layout;
 use super::node::{DevNode, Fate};
 use super::state::{DevState, DevView};
@@ -30,6 +31,9 @@ pub(super) struct Supervisor {
     pid: i32,
     ephemeral: bool,
     ready: bool,
+    /// Where the nodes are, if the demo is to be made there.
+    demo_home: Option<PathBuf>,
+    demo: bool,
 }
 
 /// Why the supervisor ended.
@@ -37,13 +41,19 @@ pub(super) struct Supervisor {
 enum Event {
     Fate(usize, Fate),
     Asked,
-    Ready(Vec<NodeReport>),
+    Ready(Vec<NodeReport>, Result<bool, Failed>),
     NotReady,
 }
 
 impl Supervisor {
     /// `folder` holds what is known of this run, `home` the nodes: the same unless they are to be thrown away.
-    pub(super) fn new(folder: &Path, home: &Path, layout: Layout, ephemeral: bool) -> Result<Supervisor, Failed> {
+    pub(super) fn new(
+        folder: &Path,
+        home: &Path,
+        layout: Layout,
+        ephemeral: bool,
+        with_demo: bool,
+    ) -> Result<Supervisor, Failed> {
         let peers = layout.nodes.iter().map(super::layout::Place::grpc).collect();
         let nodes = layout.nodes.into_iter().map(|place| DevNode::new(place, home)).collect::<Result<_, _>>()?;
         Ok(Supervisor {
@@ -53,6 +63,8 @@ impl Supervisor {
             pid: nix::unistd::getpid().as_raw(),
             ephemeral,
             ready: false,
+            demo_home: with_demo.then(|| home.to_owned()),
+            demo: false,
         })
     }
 
@@ -81,7 +93,7 @@ impl Supervisor {
         }
         self.state().write(&self.folder)?;
         let mut announce = Some(announce);
-        let mut wait_for_leader = pin!(wait_for_leader(self.peers.clone()));
+        let mut get_ready = pin!(get_ready(self.peers.clone(), self.demo_home.clone()));
         let give_up = Instant::now() + READY_PATIENCE;
         loop {
             let ready = self.ready;
@@ -91,7 +103,7 @@ impl Supervisor {
                 _ = terminate.recv() => Event::Asked,
                 _ = interrupt.recv() => Event::Asked,
                 _ = hangup.recv() => Event::Asked,
-                reports = &mut wait_for_leader, if !ready => Event::Ready(reports),
+                (reports, demo) = &mut get_ready, if !ready => Event::Ready(reports, demo),
                 () = tokio::time::sleep_until(give_up), if !ready => Event::NotReady,
             };
             match event {
@@ -111,8 +123,13 @@ impl Supervisor {
                     let again = again_in.as_secs_f64();
                     console.say(&format!("{name} (pid {pid}) has ended: {status}; starting it again in {again:.1} s"));
                 }
-                Event::Ready(reports) => {
+                Event::Ready(reports, demo) => {
                     self.ready = true;
+                    match demo {
+                        Ok(there) => self.demo = there,
+                        // The nodes are fine without it.
+                        Err(failed) => console.warn(&format!("the demo could not be made: {}", failed.message)),
+                    }
                     let state = self.state();
                     state.write(&self.folder)?;
                     if let Some(announce) = announce.take() {
@@ -166,14 +183,25 @@ impl Supervisor {
             supervisor: self.pid,
             ready: self.ready,
             ephemeral: self.ephemeral,
+            demo: self.demo,
             nodes: self.nodes.iter().map(DevNode::state).collect(),
         }
     }
 }
 
+/// Waits for a leader, then sees to the demo. Says how the nodes are, and whether the demo is there.
+async fn get_ready(peers: Vec<String>, demo_home: Option<PathBuf>) -> (Vec<NodeReport>, Result<bool, Failed>) {
+    let Ok(endpoints) = Endpoints::parse(peers) else { return std::future::pending().await };
+    let reports = wait_for_leader(endpoints.clone()).await;
+    let demo = match demo_home {
+        Some(home) => demo::set_up(&home, &Client::connect(endpoints, Options::default())).await,
+        None => Ok(false),
+    };
+    (reports, demo)
+}
+
 /// Asks until a node leads and a read that needs the leader is answered.
-async fn wait_for_leader(endpoints: Vec<String>) -> Vec<NodeReport> {
-    let Ok(endpoints) = Endpoints::parse(endpoints) else { return std::future::pending().await };
+async fn wait_for_leader(endpoints: Endpoints) -> Vec<NodeReport> {
     let options = Options {
         timeout: Duration::from_secs(1),
         attempt_timeout: Duration::from_millis(500),

@@ -8,7 +8,7 @@ use loadline_api::v1::operator_client::OperatorClient;
 use loadline_api::v1::watch_client::WatchClient;
 use loadline_api::v1::{self, NodeStatus, WriteOptions};
 use loadline_server::config::ServerConfig;
-use loadline_server::{Listeners, ServeError, serve_on};
+use loadline_server::{Listeners, ServeError, World, serve_in, serve_on};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -74,6 +74,17 @@ impl Place {
         // Shown when a test fails; RUST_LOG=info shows more.
         let _ = tracing_subscriber::fmt().with_test_writer().with_env_filter(EnvFilter::from_default_env()).try_init();
         let running = tokio::spawn(serve_on(self.listeners, config, async {
+            let _ = stopped.await;
+        }));
+        let channel = Channel::from_shared(format!("http://{}", self.grpc)).unwrap().connect_lazy();
+        Node { grpc: self.grpc, http: self.http, folder: self.folder, channel, stop, running }
+    }
+
+    /// The same in another world than this machine's.
+    pub(crate) fn start_in(self, config: ServerConfig, change: impl FnOnce(World) -> World) -> Node {
+        let (stop, stopped) = oneshot::channel();
+        let world = change(World::real(&config).unwrap());
+        let running = tokio::spawn(serve_in(world, self.listeners, config, async {
             let _ = stopped.await;
         }));
         let channel = Channel::from_shared(format!("http://{}", self.grpc)).unwrap().connect_lazy();

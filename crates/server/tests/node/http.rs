@@ -99,7 +99,7 @@ async fn every_promised_figure_is_there_and_promtool_finds_no_fault() {
 }
 
 /// Prometheus' own linter, where it is installed.
-fn promtool(figures: &str) {
+pub(crate) fn promtool(figures: &str) {
     let spawned = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())
