@@ -12,7 +12,7 @@ mod signals;
 mod writes;
 
 pub use fields::{Invalid, Violation};
-pub use resources::{millis, resource, resource_change, write_result};
+pub use resources::{cluster, millis, resource, resource_change, write_result};
 pub use signals::{Report, report_response};
 pub use writes::Write;
 

@@ -1,6 +1,6 @@
 //! From what the state machine keeps to what a caller sees. One way only: callers ask with requests, not with resources.
 
-use loadline_state_machine::{Answer, Cluster, Done, Resource, ResourceChange, SettingView, Size, State, Time};
+use loadline_state_machine::{Answer, ClusterView, Done, Resource, ResourceChange, SettingView, Size, State, Time};
 
 use crate::{scaling, v1};
 
@@ -18,16 +18,19 @@ impl From<&Size> for v1::Size {
     }
 }
 
-impl From<&Cluster> for v1::Cluster {
-    fn from(cluster: &Cluster) -> v1::Cluster {
-        v1::Cluster {
-            name: cluster.name.clone(),
-            id: cluster.id.to_string(),
-            etag: cluster.updated.to_string(),
-            create_revision: cluster.created.index.0,
-            update_revision: cluster.updated.index.0,
-            create_time_ms: millis(cluster.created_at),
-        }
+/// `state` is where the backend of those is looked up that name none of their own.
+pub fn cluster(shown: &ClusterView, state: &State) -> v1::Cluster {
+    let ClusterView { cluster, backend } = shown;
+    let default = || state.default_backend().unwrap_or_default().to_owned();
+    v1::Cluster {
+        name: cluster.name.clone(),
+        id: cluster.id.to_string(),
+        etag: cluster.updated.to_string(),
+        create_revision: cluster.created.index.0,
+        update_revision: cluster.updated.index.0,
+        create_time_ms: millis(cluster.created_at),
+        backend: backend.as_ref().map_or_else(default, ToString::to_string),
+        backend_is_default: backend.is_none(),
     }
 }
 
@@ -52,12 +55,6 @@ impl From<&Size> for v1::Resource {
     }
 }
 
-impl From<&Cluster> for v1::Resource {
-    fn from(cluster: &Cluster) -> v1::Resource {
-        v1::Resource { resource: Some(v1::resource::Resource::Cluster(cluster.into())) }
-    }
-}
-
 impl From<&SettingView> for v1::Resource {
     fn from(setting: &SettingView) -> v1::Resource {
         v1::Resource { resource: Some(v1::resource::Resource::Setting(setting.into())) }
@@ -69,7 +66,7 @@ pub fn resource(resource: &Resource, state: &State) -> v1::Resource {
     use v1::resource::Resource as Wire;
     let wire = match resource {
         Resource::Size(size) => return size.into(),
-        Resource::Cluster(shown) => return (&shown.cluster).into(),
+        Resource::Cluster(shown) => Wire::Cluster(cluster(shown, state)),
         Resource::Setting(setting) => return setting.into(),
         Resource::Strategy(strategy) => Wire::Strategy(scaling::strategy(strategy, state)),
         Resource::Decision(decision) => Wire::Decision(scaling::decision(decision, state)),
@@ -112,22 +109,38 @@ pub fn millis(time: Time) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use loadline_state_machine::{ClusterId, LogIndex, ResourceName, Revision};
+    use loadline_state_machine::{
+        Actor, Cluster, ClusterId, Command, Entry, LogIndex, Request, ResourceName, Revision, Sealed, apply,
+    };
 
     use super::*;
+
+    fn shown() -> v1::Resource {
+        v1::Resource { resource: Some(v1::resource::Resource::Cluster(cluster(&demo(), &State::new()))) }
+    }
 
     fn revision(index: u64, ordinal: u32) -> Revision {
         Revision { index: LogIndex(index), ordinal }
     }
 
-    fn cluster() -> Cluster {
-        Cluster {
+    fn demo() -> ClusterView {
+        let cluster = Cluster {
             id: ClusterId { index: LogIndex(7), ordinal: 1 },
             name: "demo".to_owned(),
             created: revision(7, 1),
             updated: revision(9, 0),
             created_at: Time::from_millis(1_700_000_000_000),
-        }
+        };
+        cluster.into()
+    }
+
+    fn with_default_backend(name: &str) -> State {
+        let set = Command::SetSetting { name: "default_backend".to_owned(), value: name.to_owned(), etag: None };
+        let request = Request { actor: Actor::default(), request_id: None, commands: vec![set] };
+        let mut state = State::new();
+        let entry = Entry { stamped_at: Time::from_millis(1), requests: vec![request] };
+        apply(&mut state, LogIndex(1), &Sealed::seal(entry));
+        state
     }
 
     #[test]
@@ -153,16 +166,24 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_keeps_its_id_and_its_time() {
-        let expected = v1::Cluster {
+    fn a_cluster_keeps_its_id_and_its_time_and_says_where_it_lives() {
+        let nowhere = v1::Cluster {
             name: "demo".to_owned(),
             id: "c7.1".to_owned(),
             etag: "9.0".to_owned(),
             create_revision: 7,
             update_revision: 9,
             create_time_ms: 1_700_000_000_000,
+            backend: String::new(),
+            backend_is_default: true,
         };
-        assert_eq!(v1::Cluster::from(&cluster()), expected);
+        assert_eq!(cluster(&demo(), &State::new()), nowhere);
+        let state = with_default_backend("local");
+        let by_default = v1::Cluster { backend: "local".to_owned(), ..nowhere.clone() };
+        assert_eq!(cluster(&demo(), &state), by_default);
+        let placed = ClusterView { backend: Some("remote".into()), ..demo() };
+        let own = v1::Cluster { backend: "remote".to_owned(), backend_is_default: false, ..nowhere };
+        assert_eq!(cluster(&placed, &state), own);
     }
 
     #[test]
@@ -189,15 +210,16 @@ mod tests {
             resource_change(&gone, &State::new()),
             v1::ResourceChange { name: "clusters/demo".to_owned(), resource: None }
         );
-        let put = ResourceChange { name: ResourceName::cluster("demo"), resource: Some(Resource::Cluster(cluster().into())) };
-        assert_eq!(resource_change(&put, &State::new()).resource, Some(v1::Resource::from(&cluster())));
+        let put = ResourceChange { name: ResourceName::cluster("demo"), resource: Some(Resource::Cluster(demo())) };
+        assert_eq!(resource_change(&put, &State::new()).resource, Some(shown()));
     }
 
     #[test]
     fn a_write_shows_what_it_left_behind() {
-        let kept = Done { changed: true, answer: Answer::Cluster(cluster()) };
-        let expected = v1::WriteResult { resource: Some((&cluster()).into()), changed: true };
-        assert_eq!(write_result(&kept, &State::new()), expected);
+        let expected = v1::WriteResult { resource: Some(shown()), changed: true };
+        for answer in [Answer::Cluster(demo().cluster), Answer::PlacedCluster(demo())] {
+            assert_eq!(write_result(&Done { changed: true, answer }, &State::new()), expected);
+        }
         let gone = Done { changed: false, answer: Answer::Nothing };
         assert_eq!(write_result(&gone, &State::new()), v1::WriteResult { resource: None, changed: false });
     }

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use loadline_state_machine::{
-    Action, ActionStatus, Alteration, ClusterId, Conclusion, Configuration, ConfigurationProblem, Decision, Freshness,
-    Operation, OperationEnd, Pause, Planned, Reason, Replica, ReplicaSpec, Rule, Signals, Span, Stage, State, Step,
-    Strategy, Target, Time,
+    Action, ActionStatus, Alteration, Attempt, ClusterId, Conclusion, Configuration, ConfigurationProblem, Decision,
+    Freshness, Operation, OperationEnd, Pause, Planned, Reason, Replica, ReplicaSpec, Rule, Signals, Span, Stage,
+    State, Step, Strategy, Target, Time,
 };
 
 use crate::resources::millis;
@@ -291,10 +291,12 @@ pub fn action(action: &Action, state: &State) -> v1::Action {
         ActionStatus::Pending { not_before } => (None, not_before),
         _ => (None, None),
     };
+    let attempts: Vec<v1::Attempt> = action.attempts.iter().map(attempt).collect();
     v1::Action {
         id: action.id.to_string(),
         number: action.number,
-        cluster: name_of(action.cluster, state),
+        // One that is gone has no other name any more than the one it had then.
+        cluster: state.cluster_by_id(action.cluster).map_or(&*action.cluster_name, |it| &it.name).to_owned(),
         cluster_id: action.cluster.to_string(),
         operation: action.operation.map(|operation| operation.to_string()).unwrap_or_default(),
         strategy: action.strategy.to_string(),
@@ -312,9 +314,94 @@ pub fn action(action: &Action, state: &State) -> v1::Action {
         key: action.key(),
         expire_time_ms: time(expires_at),
         not_before_ms: time(not_before),
+        backend: state.backend_for(action).unwrap_or_default().to_owned(),
+        by: by(&attempts),
+        attempts,
+        hurried: action.hurried,
     }
+}
+
+fn attempt(attempt: &Attempt) -> v1::Attempt {
+    let ended = attempt.ended;
+    v1::Attempt {
+        number: attempt.number,
+        node: nameless(attempt.node.0),
+        node_id: attempt.node.0,
+        epoch: attempt.epoch.to_string(),
+        claim_time_ms: millis(attempt.claimed_at),
+        result: ended.map(|end| end.result.code().to_owned()).unwrap_or_default(),
+        end_node: ended.map(|end| nameless(end.node.0)).unwrap_or_default(),
+        end_node_id: ended.map(|end| end.node.0).unwrap_or_default(),
+        end_time_ms: time(ended.map(|end| end.at)),
+    }
+}
+
+/// A node that is not a member any more.
+fn nameless(node: u64) -> String {
+    format!("node {node}")
+}
+
+/// Who has worked on it: "n1, resumed by n2". An operator who had the last word is in the history of requests.
+fn by(attempts: &[v1::Attempt]) -> String {
+    let mut nodes: Vec<&str> = Vec::new();
+    for attempt in attempts {
+        nodes.push(&attempt.node);
+        if !matches!(attempt.result.as_str(), "" | "RESOLVED" | "ABANDONED") {
+            nodes.push(&attempt.end_node);
+        }
+    }
+    nodes.dedup();
+    nodes.join(", resumed by ")
+}
+
+/// Says the names of nodes where so far there are numbers. The log knows nodes by number; only who asks a node knows its name.
+pub fn name_nodes(action: &mut v1::Action, names: &BTreeMap<u64, String>) {
+    let name = |node: u64| names.get(&node).cloned().unwrap_or_else(|| nameless(node));
+    for attempt in &mut action.attempts {
+        attempt.node = name(attempt.node_id);
+        if !attempt.result.is_empty() {
+            attempt.end_node = name(attempt.end_node_id);
+        }
+    }
+    action.by = by(&action.attempts);
 }
 
 pub fn pause(pause: &Pause) -> v1::Pause {
     v1::Pause { reason: pause.reason.clone(), since_ms: millis(pause.since), expire_time_ms: time(pause.expires_at) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(number: u32, node: u64, end: Option<(u64, &str)>) -> v1::Attempt {
+        v1::Attempt {
+            number,
+            node: nameless(node),
+            node_id: node,
+            result: end.map(|(_, result)| result.to_owned()).unwrap_or_default(),
+            end_node: end.map(|(node, _)| nameless(node)).unwrap_or_default(),
+            end_node_id: end.map(|(node, _)| node).unwrap_or_default(),
+            ..v1::Attempt::default()
+        }
+    }
+
+    #[test]
+    fn who_worked_on_an_action_is_said_in_one_line_by_name_where_there_is_one() {
+        let names = BTreeMap::from([(1, "n1".to_owned()), (2, "n2".to_owned())]);
+        for (attempts, numbers, expected) in [
+            (vec![], "", ""),
+            (vec![attempt(1, 1, None)], "node 1", "n1"),
+            (vec![attempt(1, 1, Some((1, "FAILED"))), attempt(2, 1, Some((1, "SUCCEEDED")))], "node 1", "n1"),
+            (vec![attempt(1, 1, Some((2, "SUCCEEDED")))], "node 1, resumed by node 2", "n1, resumed by n2"),
+            (vec![attempt(1, 7, None), attempt(2, 1, None)], "node 7, resumed by node 1", "node 7, resumed by n1"),
+            (vec![attempt(1, 1, Some((2, "RESOLVED")))], "node 1", "n1"),
+        ] {
+            assert_eq!(by(&attempts), numbers);
+            let mut action = v1::Action { attempts, ..v1::Action::default() };
+            name_nodes(&mut action, &names);
+            assert_eq!(action.by, expected);
+            assert!(action.attempts.iter().all(|it| it.end_node.is_empty() == it.result.is_empty()));
+        }
+    }
 }

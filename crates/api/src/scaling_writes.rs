@@ -46,17 +46,43 @@ impl Write {
     }
 
     pub fn approve_action(request: v1::ApproveActionRequest) -> Result<Write, Invalid> {
-        let mut findings = Findings::default();
-        let action = findings.take(id("action", &request.action));
-        let command = action.map(|action: ActionId| Command::ApproveAction { action });
-        Write::one(request.options, command, "", &[], findings)
+        Write::about_action(request.options, &request.action, |action| Command::ApproveAction { action })
     }
 
     pub fn reject_action(request: v1::RejectActionRequest) -> Result<Write, Invalid> {
+        Write::about_action(request.options, &request.action, |action| Command::RejectAction {
+            action,
+            reason: request.reason,
+        })
+    }
+
+    pub fn retry_action(request: v1::RetryActionRequest) -> Result<Write, Invalid> {
+        Write::about_action(request.options, &request.action, |action| Command::RetryAction {
+            action,
+            reason: request.reason,
+        })
+    }
+
+    pub fn resolve_action(request: v1::ResolveActionRequest) -> Result<Write, Invalid> {
+        let v1::ResolveActionRequest { options, action, succeeded, reason } = request;
+        Write::about_action(options, &action, |action| Command::ResolveAction { action, succeeded, reason })
+    }
+
+    pub fn abandon_action(request: v1::AbandonActionRequest) -> Result<Write, Invalid> {
+        Write::about_action(request.options, &request.action, |action| Command::AbandonAction {
+            action,
+            reason: request.reason,
+        })
+    }
+
+    fn about_action(
+        options: Option<v1::WriteOptions>,
+        action: &str,
+        command: impl FnOnce(ActionId) -> Command,
+    ) -> Result<Write, Invalid> {
         let mut findings = Findings::default();
-        let action = findings.take(id("action", &request.action));
-        let command = action.map(|action: ActionId| Command::RejectAction { action, reason: request.reason });
-        Write::one(request.options, command, "", &[], findings)
+        let action = findings.take(id("action", action));
+        Write::one(options, action.map(command), "", &[], findings)
     }
 }
 
@@ -205,6 +231,27 @@ mod tests {
         assert_eq!(fields, ["options.request_id", "target", "type", "etag"]);
         let request = v1::RejectActionRequest { options: intent(), action: "7".to_owned(), reason: String::new() };
         assert_eq!(Write::reject_action(request).unwrap_err().violations[0].field, "action");
+    }
+
+    #[test]
+    fn what_an_operator_says_about_an_action_names_it_and_why() {
+        let (action, reason) = (ActionId { index: loadline_state_machine::LogIndex(412), ordinal: 3 }, "seen it");
+        let (named, said) = (action.to_string(), reason.to_owned());
+        let retry = v1::RetryActionRequest { options: intent(), action: named.clone(), reason: said.clone() };
+        let expected = Command::RetryAction { action, reason: said.clone() };
+        assert_eq!(Write::retry_action(retry).unwrap().commands, [expected]);
+        let resolve = v1::ResolveActionRequest {
+            options: intent(),
+            action: named.clone(),
+            succeeded: true,
+            reason: said.clone(),
+        };
+        let expected = Command::ResolveAction { action, succeeded: true, reason: said.clone() };
+        assert_eq!(Write::resolve_action(resolve).unwrap().commands, [expected]);
+        let abandon = v1::AbandonActionRequest { options: intent(), action: named, reason: said.clone() };
+        assert_eq!(Write::abandon_action(abandon).unwrap().commands, [Command::AbandonAction { action, reason: said }]);
+        let nobody = v1::AbandonActionRequest { options: intent(), ..v1::AbandonActionRequest::default() };
+        assert_eq!(Write::abandon_action(nobody).unwrap_err().violations[0].field, "action");
     }
 
     #[test]

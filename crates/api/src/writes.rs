@@ -4,9 +4,10 @@
 //! good or a number in bounds is decided by the state machine alone; [`Write::field`] translates its answer back into the
 //! caller's words.
 
-use loadline_state_machine::{Command, RequestId, ResourceKind};
+use loadline_state_machine::{Command, Done, RequestId, ResourceKind, State};
 
 use crate::fields::{self, Findings, Invalid};
+use crate::resources::write_result;
 use crate::scaling_writes;
 use crate::v1::{self, change::Change};
 
@@ -19,6 +20,8 @@ pub struct Write {
     pub commands: Vec<Command>,
     /// How the caller calls the fields of each command.
     paths: Vec<Path>,
+    /// How many commands each change takes, in order.
+    commands_per_change: Vec<usize>,
 }
 
 /// Where the fields of one command stand in the request message.
@@ -54,6 +57,10 @@ impl Write {
 
     pub fn rename_cluster(request: v1::RenameClusterRequest) -> Result<Write, Invalid> {
         Write::single(request.options.clone(), Change::RenameCluster(request))
+    }
+
+    pub fn update_cluster(request: v1::UpdateClusterRequest) -> Result<Write, Invalid> {
+        Write::single(request.options.clone(), Change::UpdateCluster(request))
     }
 
     pub fn set_setting(request: v1::SetSettingRequest) -> Result<Write, Invalid> {
@@ -98,13 +105,15 @@ impl Write {
         mut findings: Findings,
     ) -> Result<Write, Invalid> {
         let (request_id, validate_only) = Write::intent(options, &mut findings);
-        let (mut commands, mut paths) = (Vec::new(), Vec::new());
+        let (mut commands, mut paths, mut commands_per_change) = (Vec::new(), Vec::new(), Vec::new());
         for (change, step) in steps {
             let path = Path { step, resource: resource_of(&change), renamed: renamed_in(&change) };
-            commands.extend(command(change, &path, &mut findings));
-            paths.push(path);
+            let own = commands_of(change, &path, &mut findings);
+            paths.extend(own.iter().map(|_| path.clone()));
+            commands_per_change.push(own.len());
+            commands.extend(own);
         }
-        findings.into_result(Some(Write { request_id, validate_only, commands, paths }))
+        findings.into_result(Some(Write { request_id, validate_only, commands, paths, commands_per_change }))
     }
 
     /// One command that was read from a request of its own; nothing if it could not be.
@@ -117,7 +126,14 @@ impl Write {
     ) -> Result<Write, Invalid> {
         let (request_id, validate_only) = Write::intent(options, &mut findings);
         let paths = vec![Path { step: String::new(), resource, renamed }];
-        let write = command.map(|command| Write { request_id, validate_only, commands: vec![command], paths });
+        let commands_per_change = vec![1];
+        let write = command.map(|command| Write {
+            request_id,
+            validate_only,
+            commands: vec![command],
+            paths,
+            commands_per_change,
+        });
         findings.into_result(write)
     }
 
@@ -128,6 +144,19 @@ impl Write {
         let id =
             (!optional).then(|| findings.take(fields::request_id("options.request_id", &options.request_id))).flatten();
         (id, options.validate_only)
+    }
+
+    /// What each change left behind, in order: what the last of its commands did.
+    pub fn results(&self, done: &[Done], state: &State) -> Vec<v1::WriteResult> {
+        let mut rest = done;
+        let mut results = Vec::with_capacity(self.commands_per_change.len());
+        for count in &self.commands_per_change {
+            let (own, others) = rest.split_at(rest.len().min(*count));
+            rest = others;
+            let changed = own.iter().any(|done| done.changed);
+            results.extend(own.last().map(|last| v1::WriteResult { changed, ..write_result(last, state) }));
+        }
+        results
     }
 
     /// How the caller calls a field that the state machine found fault with, in the command with this number.
@@ -150,6 +179,7 @@ fn name_of(change: &Change) -> &'static str {
         Change::DeleteSize(_) => "delete_size",
         Change::CreateCluster(_) => "create_cluster",
         Change::RenameCluster(_) => "rename_cluster",
+        Change::UpdateCluster(_) => "update_cluster",
         Change::DeleteCluster(_) => "delete_cluster",
         Change::SetSetting(_) => "set_setting",
         Change::DeleteSetting(_) => "delete_setting",
@@ -180,6 +210,47 @@ fn renamed_in(change: &Change) -> &'static [(&'static str, &'static str)] {
     }
 }
 
+/// Most changes are one command.
+fn commands_of(change: Change, path: &Path, findings: &mut Findings) -> Vec<Command> {
+    match change {
+        Change::CreateCluster(request) => create_cluster(request, path, findings),
+        Change::UpdateCluster(request) => update_cluster(request, path, findings),
+        change => command(change, path, findings).into_iter().collect(),
+    }
+}
+
+fn create_cluster(request: v1::CreateClusterRequest, path: &Path, findings: &mut Findings) -> Vec<Command> {
+    let Some(v1::Cluster { name, backend, .. }) = request.cluster else {
+        findings.add(format!("{}cluster", path.step), "is required: the cluster to create");
+        return vec![];
+    };
+    let mut commands = vec![Command::CreateCluster { name: name.clone() }];
+    if !backend.is_empty() {
+        commands.push(Command::PlaceCluster { name, backend: Some(backend), etag: None });
+    }
+    commands
+}
+
+fn update_cluster(request: v1::UpdateClusterRequest, path: &Path, findings: &mut Findings) -> Vec<Command> {
+    let v1::UpdateClusterRequest { name, new_name, backend, etag, .. } = request;
+    let Some(mut etag) = findings.take(fields::etag(&path.of("etag"), &etag)) else { return vec![] };
+    let mut commands = Vec::new();
+    let mut called = name;
+    if let Some(to) = new_name {
+        commands.push(Command::RenameCluster { name: called, to: to.clone(), etag: etag.take() });
+        called = to;
+    }
+    if let Some(backend) = backend {
+        // The wire says "by default" with an empty name, which no backend has.
+        let backend = Some(backend).filter(|backend| !backend.is_empty());
+        commands.push(Command::PlaceCluster { name: called, backend, etag: etag.take() });
+    }
+    if commands.is_empty() {
+        findings.add(path.of("new_name"), "or backend is required: say what is to change");
+    }
+    commands
+}
+
 fn command(change: Change, path: &Path, findings: &mut Findings) -> Option<Command> {
     let mut etag = |text: &str| findings.take(fields::etag(&path.of("etag"), text));
     Some(match change {
@@ -206,16 +277,11 @@ fn command(change: Change, path: &Path, findings: &mut Findings) -> Option<Comma
         Change::DeleteSize(request) => {
             Command::DropSize { etag: etag(&request.etag)?, name: request.name, allow_missing: request.allow_missing }
         }
-        Change::CreateCluster(request) => {
-            let Some(cluster) = request.cluster else {
-                findings.add(format!("{}cluster", path.step), "is required: the cluster to create");
-                return None;
-            };
-            Command::CreateCluster { name: cluster.name }
-        }
         Change::RenameCluster(request) => {
             Command::RenameCluster { etag: etag(&request.etag)?, name: request.name, to: request.new_name }
         }
+        // More than one command.
+        Change::CreateCluster(_) | Change::UpdateCluster(_) => return None,
         Change::DeleteCluster(request) if request.cascade => Command::DropClusterCascade {
             etag: etag(&request.etag)?,
             name: request.name,
@@ -240,7 +306,7 @@ fn command(change: Change, path: &Path, findings: &mut Findings) -> Option<Comma
 
 #[cfg(test)]
 mod tests {
-    use loadline_state_machine::{LogIndex, Revision};
+    use loadline_state_machine::{Answer, LogIndex, NodeNumber, Revision};
 
     use super::*;
 
@@ -351,6 +417,48 @@ mod tests {
             Change::DeleteSetting(delete("412.3")),
             Command::ResetSetting { name: "x".to_owned(), etag: etag() },
         );
+    }
+
+    #[test]
+    fn a_cluster_is_created_where_it_is_to_live_and_renamed_and_moved_at_once() {
+        let (demo, other) = (|| "demo".to_owned(), || "other".to_owned());
+        let place = |name: String, backend: Option<&str>, etag| Command::PlaceCluster {
+            name,
+            backend: backend.map(str::to_owned),
+            etag,
+        };
+        let create = |backend: &str| {
+            let cluster = v1::Cluster { name: demo(), backend: backend.to_owned(), ..v1::Cluster::default() };
+            v1::CreateClusterRequest { options: options(), cluster: Some(cluster) }
+        };
+        let write = Write::create_cluster(create("local")).unwrap();
+        assert_eq!(write.commands, [Command::CreateCluster { name: demo() }, place(demo(), Some("local"), None)]);
+        assert_eq!(write.field(1, "backend"), "cluster.backend");
+
+        let update = |new_name: Option<&str>, backend: Option<&str>| v1::UpdateClusterRequest {
+            options: options(),
+            name: demo(),
+            new_name: new_name.map(str::to_owned),
+            backend: backend.map(str::to_owned),
+            etag: "412.3".to_owned(),
+        };
+        let rename = Command::RenameCluster { name: demo(), to: other(), etag: etag() };
+        let both = Write::update_cluster(update(Some("other"), Some("local"))).unwrap();
+        assert_eq!(both.commands, [rename, place(other(), Some("local"), None)], "an etag is of before both");
+        assert_eq!((both.field(0, "to"), both.field(1, "backend")), ("new_name".to_owned(), "backend".to_owned()));
+        let back = Write::update_cluster(update(None, Some(""))).unwrap();
+        assert_eq!(back.commands, [place(demo(), None, etag())]);
+        assert_eq!(Write::update_cluster(update(None, None)).unwrap_err().violations[0].field, "new_name");
+
+        // What came of it is told by change, not by command.
+        let changes = [Change::CreateCluster(create("local")), Change::DeleteCluster(delete(""))];
+        let changes = changes.map(|change| v1::Change { change: Some(change) }).to_vec();
+        let write = Write::transact(v1::TransactRequest { options: options(), changes }).unwrap();
+        assert_eq!(write.field(2, "name"), "changes[1].delete_cluster.name");
+        let done = [(true, Answer::Nothing), (false, Answer::Node(NodeNumber(1))), (false, Answer::Nothing)];
+        let done = done.map(|(changed, answer)| Done { changed, answer });
+        let results: Vec<bool> = write.results(&done, &State::new()).iter().map(|result| result.changed).collect();
+        assert_eq!(results, [true, false]);
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use loadline_api::v1::scaling_client::ScalingClient;
 use loadline_api::v1::signals_client::SignalsClient;
 use loadline_api::v1::{
-    ApproveActionRequest, CreateStrategyRequest, DeleteStrategyRequest, ExplainRequest, ExplainResponse, GetRequest,
-    ListResponse, ListScalingRequest, PauseClusterRequest, ReadResponse, RejectActionRequest, ReportSignalsRequest,
-    ReportSignalsResponse, ResumeClusterRequest, UpdateStrategyRequest, WriteOptions, WriteResponse,
+    AbandonActionRequest, ApproveActionRequest, CreateStrategyRequest, DeleteStrategyRequest, ExplainRequest,
+    ExplainResponse, GetRequest, ListResponse, ListScalingRequest, PauseClusterRequest, ReadResponse,
+    RejectActionRequest, ReportSignalsRequest, ReportSignalsResponse, ResolveActionRequest, ResumeClusterRequest,
+    RetryActionRequest, UpdateStrategyRequest, WriteOptions, WriteResponse,
 };
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
@@ -22,6 +23,8 @@ pub struct Scope {
     pub cluster: Option<String>,
     /// What is over instead of what is, the newest first, from the journal of whichever node answers.
     pub history: bool,
+    /// Of actions: those that were given up and that nobody has dealt with, instead of those that are not settled.
+    pub dead_letters: bool,
     /// At most so many; everything without it.
     pub count_max: Option<usize>,
 }
@@ -36,6 +39,9 @@ pub enum ScalingWrite {
     ResumeCluster(ResumeClusterRequest),
     ApproveAction(ApproveActionRequest),
     RejectAction(RejectActionRequest),
+    RetryAction(RetryActionRequest),
+    ResolveAction(ResolveActionRequest),
+    AbandonAction(AbandonActionRequest),
 }
 
 impl ScalingWrite {
@@ -48,6 +54,9 @@ impl ScalingWrite {
             ScalingWrite::ResumeCluster(request) => &mut request.options,
             ScalingWrite::ApproveAction(request) => &mut request.options,
             ScalingWrite::RejectAction(request) => &mut request.options,
+            ScalingWrite::RetryAction(request) => &mut request.options,
+            ScalingWrite::ResolveAction(request) => &mut request.options,
+            ScalingWrite::AbandonAction(request) => &mut request.options,
         };
         *place = Some(options);
         self
@@ -74,6 +83,7 @@ impl Client {
                 consistency: reading.wire(),
                 cluster: scope.cluster.clone().unwrap_or_default(),
                 history: scope.history,
+                dead_letters: scope.dead_letters,
             };
             let send = |channel, request| send_list(kind, channel, request);
             let page = self.call(self.limits(), Repeat::Freely, ask, send).await?;
@@ -128,6 +138,9 @@ async fn send_write(channel: Channel, request: Request<ScalingWrite>) -> Result<
         ScalingWrite::ResumeCluster(message) => scaling.resume_cluster(put!(message)).await,
         ScalingWrite::ApproveAction(message) => scaling.approve_action(put!(message)).await,
         ScalingWrite::RejectAction(message) => scaling.reject_action(put!(message)).await,
+        ScalingWrite::RetryAction(message) => scaling.retry_action(put!(message)).await,
+        ScalingWrite::ResolveAction(message) => scaling.resolve_action(put!(message)).await,
+        ScalingWrite::AbandonAction(message) => scaling.abandon_action(put!(message)).await,
     }
 }
 

@@ -34,6 +34,12 @@ pub fn event_key(kind: u16) -> Vec<u8> {
     [&b"e"[..], &kind.to_be_bytes()].concat()
 }
 
+/// Every entry with an event of this kind about this cluster. Only for those that end something: the rows of one cluster are
+/// asked for more often than those of all.
+pub fn cluster_event_key(cluster: ClusterId, kind: u16) -> Vec<u8> {
+    [&b"h"[..], &cluster_key(cluster)[1..], &kind.to_be_bytes()].concat()
+}
+
 /// Sorts by time.
 pub fn time_key(time: Time) -> Vec<u8> {
     [&b"t"[..], &time.as_millis().to_be_bytes()].concat()
@@ -62,6 +68,9 @@ impl Applied {
         let told = || self.events.iter().filter(|event| !signal(event));
         keys.extend(told().map(|event| event_key(event.kind())));
         keys.extend(told().filter_map(|event| event.cluster()).map(cluster_key));
+        let ends = |event: &&Event| matches!(event.kind(), Event::ACTION_SETTLED | Event::OPERATION_ENDED);
+        let ended = told().filter(ends).filter_map(|event| Some((event.cluster()?, event.kind())));
+        keys.extend(ended.map(|(cluster, kind)| cluster_event_key(cluster, kind)));
         keys.extend(resource_changes(&self.events).iter().map(|change| resource_key(&change.name)));
         if !keys.is_empty() {
             keys.push(time_key(self.time));
@@ -124,6 +133,17 @@ mod tests {
     }
 
     #[test]
+    fn the_numbers_that_the_past_is_read_by_are_those_of_the_log() {
+        for (number, name) in [
+            (Event::DECISION_MADE, "DecisionMade"),
+            (Event::ACTION_SETTLED, "ActionSettled"),
+            (Event::OPERATION_ENDED, "OperationEnded"),
+        ] {
+            assert!(Event::KINDS.contains(&(number, name)), "{name}");
+        }
+    }
+
+    #[test]
     fn no_key_is_the_beginning_of_another() {
         let all = [
             actor_key("demo"),
@@ -136,6 +156,9 @@ mod tests {
             cluster_key(ClusterId { index: LogIndex(1), ordinal: 0 }),
             cluster_key(ClusterId { index: LogIndex(1), ordinal: 1 }),
             event_key(1),
+            cluster_event_key(ClusterId { index: LogIndex(1), ordinal: 0 }, Event::ACTION_SETTLED),
+            cluster_event_key(ClusterId { index: LogIndex(1), ordinal: 0 }, Event::OPERATION_ENDED),
+            cluster_event_key(ClusterId { index: LogIndex(1), ordinal: 1 }, Event::ACTION_SETTLED),
             time_key(Time::from_millis(0)),
             time_key(Time::from_millis(1)),
         ];

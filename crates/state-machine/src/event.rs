@@ -95,6 +95,13 @@ numbered! {
     }
 }
 
+/// The numbers of those that the past is read by, for the keys of the audit index.
+impl Event {
+    pub const DECISION_MADE: u16 = 80;
+    pub const ACTION_SETTLED: u16 = 95;
+    pub const OPERATION_ENDED: u16 = 102;
+}
+
 /// Why a restore ended without being put in place. New reasons go at the end: the place is the number in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AbortReason {

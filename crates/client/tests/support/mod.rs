@@ -353,6 +353,7 @@ writes! {
     update_size(UpdateSizeRequest): |m| m.name.clone();
     delete_size(DeleteRequest): |m| m.name.clone();
     create_cluster(CreateClusterRequest): |m| m.cluster.clone().unwrap_or_default().name;
+    update_cluster(UpdateClusterRequest): |m| m.name.clone();
     rename_cluster(RenameClusterRequest): |m| m.name.clone();
     delete_cluster(DeleteRequest): |m| m.name.clone();
     set_setting(SetSettingRequest): |m| m.name.clone();

@@ -3,7 +3,7 @@
 use loadline_api::v1::admin_server::Admin;
 use loadline_api::v1::{
     CreateClusterRequest, CreateSizeRequest, DeleteRequest, GetRequest, ListRequest, ListResponse, ReadResponse,
-    RenameClusterRequest, SetSettingRequest, TransactRequest, UpdateSizeRequest, WriteResponse,
+    RenameClusterRequest, SetSettingRequest, TransactRequest, UpdateClusterRequest, UpdateSizeRequest, WriteResponse,
 };
 use loadline_api::{Write, resource};
 use loadline_state_machine::{Command, Refused, Rejection, ResourceKind, ResourceName, State, rehearse};
@@ -96,6 +96,10 @@ impl Admin for AdminService {
 
     async fn rename_cluster(&self, request: Request<RenameClusterRequest>) -> Answer<WriteResponse> {
         self.exchange.write(request, Write::rename_cluster).await
+    }
+
+    async fn update_cluster(&self, request: Request<UpdateClusterRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::update_cluster).await
     }
 
     async fn delete_cluster(&self, request: Request<DeleteRequest>) -> Answer<WriteResponse> {

@@ -9,12 +9,7 @@ use tonic::Status;
 
 use super::errors;
 
-/// The numbers of these events in the log, which never change.
-pub(super) const DECISION_MADE: u16 = 80;
-pub(super) const ACTION_SETTLED: u16 = 95;
-pub(super) const OPERATION_ENDED: u16 = 102;
-
-/// Entries looked at for one page. A page of one cluster's actions among those of many ends here, and its token goes on.
+/// Entries looked at for one page. A page of rows of which most are no longer shown ends here, and its token goes on.
 const ENTRIES_PER_PAGE_MAX: usize = 5_000;
 /// Entries found at a time.
 const ENTRIES_PER_STEP: usize = 200;

@@ -21,7 +21,8 @@ pub(super) fn rows(
         }
         ResourceKind::Cluster => {
             let rest = state.clusters_after(after);
-            rest.take(count).map(|cluster| (cluster.name.clone(), cluster.into())).collect()
+            let shown = |it| resource(&domain::Resource::Cluster(state.cluster_view(it)), state);
+            rest.take(count).map(|cluster| (cluster.name.clone(), shown(cluster))).collect()
         }
         ResourceKind::Setting => {
             let mut settings = state.settings();

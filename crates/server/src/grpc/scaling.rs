@@ -4,9 +4,10 @@ use loadline_api::scaling as wire;
 use loadline_api::v1::resource::Resource as Shown;
 use loadline_api::v1::scaling_server::Scaling;
 use loadline_api::v1::{
-    ApproveActionRequest, CreateStrategyRequest, DeleteStrategiesRequest, DeleteStrategyRequest, ExplainRequest,
-    ExplainResponse, GetRequest, ListResponse, ListScalingRequest, PauseClusterRequest, ReadResponse,
-    RejectActionRequest, Resource, ResumeClusterRequest, UpdateStrategyRequest, WriteResponse,
+    AbandonActionRequest, ApproveActionRequest, CreateStrategyRequest, DeleteStrategiesRequest, DeleteStrategyRequest,
+    ExplainRequest, ExplainResponse, GetRequest, ListResponse, ListScalingRequest, PauseClusterRequest, ReadResponse,
+    RejectActionRequest, ResolveActionRequest, Resource, ResumeClusterRequest, RetryActionRequest,
+    UpdateStrategyRequest, WriteResponse,
 };
 use loadline_api::{Write, fields, millis, resource};
 use loadline_state_machine::{
@@ -15,8 +16,8 @@ use loadline_state_machine::{
 };
 use tonic::{Request, Response, Status};
 
-use super::exchange::{Answer, Exchange};
-use super::history::{self, ACTION_SETTLED, DECISION_MADE, OPERATION_ENDED, Past};
+use super::exchange::{Answer, Exchange, name_nodes_of};
+use super::history::{self, Past};
 use super::{errors, listing, pages};
 
 #[derive(Debug)]
@@ -57,17 +58,20 @@ impl ScalingService {
         let state = self.exchange.read(request.consistency).await?;
         let wanted = cluster_of(&state, &request.cluster)?;
         let mut rows = match wanted {
+            _ if request.dead_letters => dead_letters(&state, wanted, after.as_deref()),
             None => listing::rows(&state, kind, after.as_deref(), size + 1).ok_or_else(|| pages::not_of(kind))?,
             // One cluster has few of anything: they fit on a page.
             Some(cluster) => of_cluster(&state, kind, cluster),
         };
-        let more = wanted.is_none() && rows.len() > size;
-        rows.truncate(if wanted.is_none() { size } else { usize::MAX });
+        let paged = wanted.is_none() || request.dead_letters;
+        let more = paged && rows.len() > size;
+        rows.truncate(if paged { size } else { usize::MAX });
         let next_page_token = match rows.last() {
             Some((position, _)) if more => pages::token(kind, position),
             _ => String::new(),
         };
-        let resources = rows.into_iter().map(|(_, resource)| resource).collect();
+        let mut resources: Vec<Resource> = rows.into_iter().map(|(_, resource)| resource).collect();
+        self.exchange.name_nodes(&mut resources);
         Ok(Response::new(ListResponse { resources, next_page_token, revision: state.applied().0 }))
     }
 
@@ -82,10 +86,10 @@ impl ScalingService {
         let wanted = cluster_of(&state, &request.cluster)?;
         let of = move |cluster: ClusterId| wanted.is_none_or(|wanted| wanted == cluster);
         let names = state.clone();
-        let Past { rows, next } = match kind {
+        let Past { mut rows, next } = match kind {
             ResourceKind::Decision => {
                 let key = wanted.map_or_else(
-                    || audit::event_key(DECISION_MADE),
+                    || audit::event_key(Event::DECISION_MADE),
                     |cluster| audit::resource_key(&ResourceName::decision(cluster)),
                 );
                 let pick = move |_, event: &Event| match event {
@@ -103,7 +107,7 @@ impl ScalingService {
                     }
                     _ => None,
                 };
-                history::page(self.node(), audit::event_key(OPERATION_ENDED), before, count, pick).await?
+                history::page(self.node(), key_of(wanted, Event::OPERATION_ENDED), before, count, pick).await?
             }
             _ => {
                 let pick = move |index, event: &Event| match event {
@@ -114,15 +118,19 @@ impl ScalingService {
                     }
                     _ => None,
                 };
-                history::page(self.node(), audit::event_key(ACTION_SETTLED), before, count, pick).await?
+                history::page(self.node(), key_of(wanted, Event::ACTION_SETTLED), before, count, pick).await?
             }
         };
+        self.exchange.name_nodes(&mut rows);
         let next_page_token = next.map(|index| pages::token(kind, &format!("<{index}"))).unwrap_or_default();
         Ok(Response::new(ListResponse { resources: rows, next_page_token, revision: state.applied().0 }))
     }
 
     async fn list_or_past(&self, kind: ResourceKind, request: Request<ListScalingRequest>) -> Answer<ListResponse> {
         let request = request.into_inner();
+        if request.dead_letters && (kind != ResourceKind::Action || request.history) {
+            return Err(errors::invalid_field("dead_letters", "is of actions, and not of the past"));
+        }
         if request.history { self.past(kind, &request).await } else { self.list(kind, &request).await }
     }
 
@@ -175,7 +183,7 @@ impl ScalingService {
     }
 
     async fn action(&self, state: &State, id: ActionId) -> Result<Action, Status> {
-        if let Some(action) = state.action(id) {
+        if let Some(action) = state.action(id).or_else(|| state.dead_letter(id)) {
             return Ok(action.clone());
         }
         let name = ResourceName::action(id);
@@ -226,6 +234,19 @@ impl ScalingService {
             ..ExplainResponse::default()
         })
     }
+}
+
+/// Where events of this kind are found, of one cluster or of all.
+fn key_of(wanted: Option<ClusterId>, kind: u16) -> Vec<u8> {
+    wanted.map_or_else(|| audit::event_key(kind), |cluster| audit::cluster_event_key(cluster, kind))
+}
+
+/// What was given up, the oldest first; there are never many.
+fn dead_letters(state: &State, wanted: Option<ClusterId>, after: Option<&str>) -> Vec<(String, Resource)> {
+    let after: Option<ActionId> = after.and_then(|after| after.parse().ok());
+    let letters = state.dead_letters().filter(|it| wanted.is_none_or(|wanted| it.cluster == wanted));
+    let rest = letters.filter(|it| after.is_none_or(|after| it.id > after));
+    rest.map(|it| (it.id.to_string(), shown(Shown::Action(wire::action(it, state))))).collect()
 }
 
 /// What there is of one cluster.
@@ -303,6 +324,18 @@ impl Scaling for ScalingService {
         self.exchange.write(request, Write::reject_action).await
     }
 
+    async fn retry_action(&self, request: Request<RetryActionRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::retry_action).await
+    }
+
+    async fn resolve_action(&self, request: Request<ResolveActionRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::resolve_action).await
+    }
+
+    async fn abandon_action(&self, request: Request<AbandonActionRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::abandon_action).await
+    }
+
     async fn get_decision(&self, request: Request<GetRequest>) -> Answer<ReadResponse> {
         let request = request.into_inner();
         let state = self.exchange.read(request.consistency).await?;
@@ -333,8 +366,9 @@ impl Scaling for ScalingService {
         let id = named(&request.name)?;
         let state = self.exchange.read(request.consistency).await?;
         let action = self.action(&state, id).await?;
-        let resource = Some(shown(Shown::Action(wire::action(&action, &state))));
-        Ok(Response::new(ReadResponse { resource, revision: state.applied().0 }))
+        let mut resource = shown(Shown::Action(wire::action(&action, &state)));
+        self.exchange.name_nodes([&mut resource]);
+        Ok(Response::new(ReadResponse { resource: Some(resource), revision: state.applied().0 }))
     }
 
     async fn list_actions(&self, request: Request<ListScalingRequest>) -> Answer<ListResponse> {
@@ -345,7 +379,7 @@ impl Scaling for ScalingService {
         let request = request.into_inner();
         let wanted = fields::resource_name("name", &request.name).map_err(errors::invalid)?;
         let state = self.exchange.read(request.consistency).await?;
-        let answer = match wanted {
+        let mut answer = match wanted {
             Some(ResourceName { kind: ResourceKind::Cluster, name }) => Self::explain_cluster(&state, &name)?,
             Some(ResourceName { kind: ResourceKind::Decision, name }) => {
                 let decision = self.decision(&state, &name).await?;
@@ -362,6 +396,7 @@ impl Scaling for ScalingService {
                 return Err(errors::invalid_field("name", format!("{:?} {wanted}", request.name)));
             }
         };
+        name_nodes_of(self.node(), &mut answer.actions);
         Ok(Response::new(answer))
     }
 }

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Response, Status};
 
 use super::errors::{self, Answer};
+use super::exchange::name_nodes;
 use super::listing;
 use crate::metrics::Metrics;
 
@@ -207,12 +208,14 @@ impl Watching {
     async fn send_snapshot(&mut self, state: &State) -> Result<(), Ended> {
         let revision = state.applied().0;
         let parts = Parts::of(state, &self.wanted);
+        let node = self.node.clone();
         let mut send = async |resources, complete| {
             let body = Some(Body::Snapshot(Snapshot { resources, complete }));
             self.send(WatchResponse { revision, body }).await
         };
         let mut waiting = None;
-        for part in parts {
+        for mut part in parts {
+            name_nodes(&node, &mut part);
             if let Some(resources) = waiting.replace(part) {
                 send(resources, false).await?;
             }
@@ -228,7 +231,9 @@ impl Watching {
         }
         // What is stored knows clusters by id; the names are those of now.
         let state = self.node.latest();
-        changes.iter().map(|change| resource_change(change, &state)).collect()
+        let mut told: Vec<ResourceChange> = changes.iter().map(|change| resource_change(change, &state)).collect();
+        name_nodes(&self.node, told.iter_mut().filter_map(|change| change.resource.as_mut()));
+        told
     }
 
     async fn send_changes(&mut self, happened: &Happened) -> Result<(), Ended> {

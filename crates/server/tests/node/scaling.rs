@@ -345,3 +345,115 @@ async fn a_report_that_says_nothing_is_refused_to_the_place() {
     refused(signals(&node).report_signals(request).await, Code::InvalidArgument, "INVALID_REQUEST", &[field]);
     node.stop().await.0.unwrap();
 }
+
+fn update(backend: Option<&str>, new_name: Option<&str>) -> v1::UpdateClusterRequest {
+    v1::UpdateClusterRequest {
+        options: options(),
+        name: "demo".to_owned(),
+        new_name: new_name.map(str::to_owned),
+        backend: backend.map(str::to_owned),
+        etag: String::new(),
+    }
+}
+
+/// The only cluster that a write left behind, and where it lives.
+fn lives(answer: v1::WriteResponse) -> (String, String, bool) {
+    let [result] = answer.results.as_slice() else { panic!("one change, one result: {answer:?}") };
+    match result.resource.as_ref().and_then(|it| it.resource.as_ref()) {
+        Some(Kept::Cluster(it)) => (it.name.clone(), it.backend.clone(), it.backend_is_default),
+        other => panic!("not a cluster: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_says_where_it_lives_and_moves_when_it_is_told_to() {
+    let node = Node::alone().await;
+    let mut admin = node.admin();
+    let at = |name: &str, backend: &str, by_default| (name.to_owned(), backend.to_owned(), by_default);
+    let made = admin.create_cluster(create_cluster("demo")).await.unwrap().into_inner();
+    assert_eq!(lives(made), at("demo", "", true), "nobody has said anything");
+    admin.set_setting(set("default_backend", "local")).await.unwrap();
+    let mut created = create_cluster("placed");
+    created.cluster.as_mut().unwrap().backend = "remote".to_owned();
+    let made = admin.create_cluster(created).await.unwrap().into_inner();
+    assert_eq!(lives(made), at("placed", "remote", false));
+
+    let moved = admin.update_cluster(update(Some("remote"), None)).await.unwrap().into_inner();
+    assert_eq!(lives(moved), at("demo", "remote", false));
+    let back = admin.update_cluster(update(Some(""), None)).await.unwrap().into_inner();
+    assert_eq!(lives(back), at("demo", "local", true));
+    let both = admin.update_cluster(update(Some("remote"), Some("prod"))).await.unwrap().into_inner();
+    assert_eq!(lives(both), at("prod", "remote", false));
+
+    let listed = admin.list_clusters(v1::ListRequest::default()).await.unwrap().into_inner().resources;
+    let backends: Vec<String> = listed
+        .into_iter()
+        .map(|it| match it.resource {
+            Some(Kept::Cluster(cluster)) => format!("{} on {}", cluster.name, cluster.backend),
+            other => panic!("not a cluster: {other:?}"),
+        })
+        .collect();
+    assert_eq!(backends, ["placed on remote", "prod on remote"]);
+
+    let elsewhere = v1::UpdateClusterRequest { name: "prod".to_owned(), ..update(Some("a/b"), None) };
+    refused(admin.update_cluster(elsewhere).await, Code::InvalidArgument, "INVALID_NAME", &["backend"]);
+    let nothing = admin.update_cluster(update(None, None)).await;
+    refused(nothing, Code::InvalidArgument, "INVALID_REQUEST", &["new_name"]);
+    let mut nowhere = create_cluster("third");
+    nowhere.cluster.as_mut().unwrap().backend = "-".to_owned();
+    refused(admin.create_cluster(nowhere).await, Code::InvalidArgument, "INVALID_NAME", &["cluster.backend"]);
+    assert!(admin.get_cluster(named("third")).await.is_err(), "both of its commands, or none");
+    node.stop().await.0.unwrap();
+}
+
+#[tokio::test]
+async fn an_operator_deals_with_an_action_by_hand() {
+    let node = ready().await;
+    node.admin().set_setting(set("default_backend", "nowhere")).await.unwrap();
+    let mut scaling = scaling(&node);
+    let manual = [("SIZE", "100cc"), ("APPROVAL", "manual")];
+    scaling.create_strategy(strategy("target_size", "demo", &manual)).await.unwrap();
+    signals(&node).report_signals(report(1, "demo", vec![replica("old", "25cc")])).await.unwrap();
+    eventually("an action is planned", async || !actions(&node).await.is_empty()).await;
+    let action = actions(&node).await.remove(0);
+    assert_eq!((action.backend.as_str(), action.by.as_str(), action.attempts.len()), ("nowhere", "", 0));
+
+    let about = |action: &str| (options(), action.to_owned(), "by hand".to_owned());
+    let (options, id, reason) = about(&action.id);
+    let retry = v1::RetryActionRequest { options, action: id, reason };
+    refused(scaling.retry_action(retry).await, Code::FailedPrecondition, "NOT_RETRYABLE", &["action"]);
+    let (options, id, reason) = about(&action.id);
+    let resolve = v1::ResolveActionRequest { options, action: id, succeeded: true, reason };
+    refused(scaling.resolve_action(resolve).await, Code::FailedPrecondition, "NOT_RESOLVABLE", &["action"]);
+    let (options, id, reason) = about(&action.id);
+    let abandon = v1::AbandonActionRequest { options, action: id, reason };
+    let answer = scaling.abandon_action(abandon).await.unwrap().into_inner();
+    let left = answer.results.into_iter().next().and_then(|it| it.resource).and_then(|it| it.resource);
+    let Some(Kept::Action(left)) = left else { panic!("not an action: {left:?}") };
+    assert_eq!((left.status.unwrap().code.as_str(), left.error.as_str()), ("ABANDONED", "by hand"));
+    let (options, id, reason) = about(&action.id);
+    let again = v1::AbandonActionRequest { options, action: id, reason };
+    refused(scaling.abandon_action(again).await, Code::NotFound, "ACTION_NOT_FOUND", &["action"]);
+
+    // The rows of one cluster are found without looking at those of others.
+    let past = v1::ListScalingRequest { history: true, cluster: "demo".to_owned(), ..all() };
+    let rows = scaling.list_actions(past).await.unwrap().into_inner().resources;
+    let ids: Vec<String> = rows
+        .into_iter()
+        .map(|it| match it.resource {
+            Some(Kept::Action(action)) => action.id,
+            other => panic!("not an action: {other:?}"),
+        })
+        .collect();
+    assert_eq!(ids, [action.id]);
+    let ended = v1::ListScalingRequest { history: true, cluster: "demo".to_owned(), ..all() };
+    assert_eq!(scaling.list_operations(ended).await.unwrap().into_inner().resources.len(), 1);
+
+    let letters = v1::ListScalingRequest { dead_letters: true, ..all() };
+    assert_eq!(scaling.list_actions(letters.clone()).await.unwrap().into_inner().resources, []);
+    let wrong = scaling.list_decisions(letters.clone()).await;
+    refused(wrong, Code::InvalidArgument, "INVALID_REQUEST", &["dead_letters"]);
+    let wrong = scaling.list_actions(v1::ListScalingRequest { history: true, ..letters }).await;
+    refused(wrong, Code::InvalidArgument, "INVALID_REQUEST", &["dead_letters"]);
+    node.stop().await.0.unwrap();
+}
