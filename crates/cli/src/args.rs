@@ -11,6 +11,7 @@ use clap_complete::Shell;
 use loadline_executor::backends::local::replica::ReplicaOptions;
 
 use crate::bench::Bench;
+use crate::commands::action::ActionVerb;
 use crate::commands::load::LoadArgs;
 use crate::dev::DevArgs;
 use crate::output::Format;
@@ -88,7 +89,7 @@ pub(crate) enum Verb {
     },
     /// Delete sizes, clusters or strategies, or set settings back to their defaults
     Delete(DeleteArgs),
-    /// Change some options of a strategy
+    /// Change some options of a strategy, or where a cluster lives
     Update {
         #[command(subcommand)]
         what: Update,
@@ -128,6 +129,11 @@ pub(crate) enum Verb {
         /// Why, for whoever wonders
         #[arg(long, default_value = "", hide_default_value = true)]
         reason: String,
+    },
+    /// Deal with an action that does not settle by itself
+    Action {
+        #[command(subcommand)]
+        what: ActionVerb,
     },
     /// Report by hand what a collector would see, to try things out
     Signal(SignalArgs),
@@ -240,6 +246,9 @@ pub(crate) enum Create {
     Cluster {
         /// Name of the cluster
         name: String,
+        /// Where its replicas live; where the setting default_backend says if not given
+        #[arg(long, value_name = "NAME")]
+        backend: Option<String>,
         /// Say what would happen, and do nothing
         #[arg(long)]
         dry_run: bool,
@@ -264,6 +273,9 @@ pub(crate) struct GetArgs {
     /// What is over instead of what is, the newest first; of decisions, operations and actions
     #[arg(long, conflicts_with = "watch")]
     pub(crate) history: bool,
+    /// Those that failed too often and that nobody has dealt with; of actions
+    #[arg(long, conflicts_with_all = ["watch", "history"])]
+    pub(crate) dead_letters: bool,
     /// At most so many rows
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "watch")]
     pub(crate) limit: Option<u32>,

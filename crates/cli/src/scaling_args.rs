@@ -61,6 +61,16 @@ pub(crate) struct StrategyRef {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Update {
+    /// Where a cluster lives; nothing may be under way on it
+    Cluster {
+        /// Name of the cluster
+        name: String,
+        /// The backend that its replicas are to live on; empty: where the setting default_backend says
+        #[arg(long, value_name = "NAME")]
+        backend: String,
+        #[command(flatten)]
+        write: WriteArgs,
+    },
     /// Options of a strategy; what is not named stays as it is
     Strategy {
         #[command(flatten)]

@@ -14,6 +14,7 @@ use crate::output::{Format, View, describe as pairs, list, one};
 
 pub(crate) async fn get(args: &GetArgs, session: Session<'_>) -> Result<(), Failed> {
     let scope = Scope {
+        dead_letters: args.dead_letters,
         cluster: args.cluster.clone(),
         history: args.history,
         count_max: args.limit.and_then(|limit| usize::try_from(limit).ok()),

@@ -1,5 +1,6 @@
 //! One file per verb, or per few that belong together.
 
+pub(crate) mod action;
 mod apply;
 mod config;
 mod get;
@@ -112,6 +113,7 @@ async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
         Verb::Approve { action } => scaling::approve(&action, session).await,
         Verb::Reject { action, reason } => scaling::reject(&action, reason, session).await,
         Verb::Signal(args) => scaling::signal(args, session).await,
+        Verb::Action { what } => action::action(what, session).await,
         Verb::Load(args) => load::load(args, session).await,
         Verb::Get(args) if args.watch => watch::watch(&args, session).await,
         Verb::Get(args) => get::get(&args, session).await,

@@ -7,8 +7,8 @@ use loadline_client::v1::change::Change;
 use loadline_client::v1::resource::Resource as Kept;
 use loadline_client::v1::strategy_target::Target;
 use loadline_client::v1::{
-    ApproveActionRequest, CreateStrategyRequest, DeleteStrategiesRequest, DeleteStrategyRequest, PauseClusterRequest,
-    RejectActionRequest, ResumeClusterRequest, Strategy, StrategyTarget, UpdateStrategyRequest,
+    ApproveActionRequest, CreateStrategyRequest, DeleteStrategiesRequest, DeleteStrategyRequest, ExplainResponse,
+    PauseClusterRequest, RejectActionRequest, ResumeClusterRequest, Strategy, StrategyTarget, UpdateStrategyRequest,
 };
 use loadline_client::{Kind, Reading, ScalingWrite};
 
@@ -18,7 +18,7 @@ use super::{Session, writing};
 use crate::args::WriteArgs;
 use crate::exit::{Exit, Failed};
 use crate::noun::{Noun, Selection};
-use crate::output::scaling::explanation;
+use crate::output::scaling::{attempt_lines, explanation};
 use crate::output::{Format, json_line, pretty, yaml_documents};
 use crate::scaling_args::{CreateStrategyArgs, PauseArgs, StrategyRef, Switch, TargetArgs, Update};
 
@@ -37,7 +37,10 @@ pub(crate) async fn create(args: CreateStrategyArgs, mut session: Session<'_>) -
 }
 
 pub(crate) async fn update(what: Update, session: Session<'_>) -> Result<(), Failed> {
-    let Update::Strategy { strategy, options, reset, write } = what;
+    let (strategy, options, reset, write) = match what {
+        Update::Cluster { name, backend, write } => return super::write::place(name, backend, write, session).await,
+        Update::Strategy { strategy, options, reset, write } => (strategy, options, reset, write),
+    };
     if options.is_empty() && reset.is_empty() {
         return Err(Failed::usage("nothing to change: name an option with --option KEY=VALUE or --reset KEY"));
     }
@@ -210,7 +213,7 @@ pub(crate) async fn reject(action: &str, reason: String, mut session: Session<'_
 }
 
 /// `a412.3`, also from `actions/a412.3`, as `-o name` prints it.
-fn bare(action: &str) -> String {
+pub(super) fn bare(action: &str) -> String {
     action.rsplit_once('/').map_or(action, |(_, id)| id).to_owned()
 }
 
@@ -245,9 +248,16 @@ pub(crate) async fn explain(words: &[String], session: Session<'_>) -> Result<()
         Format::Jsonl => json_line(&explanation(&answer))?,
         Format::Yaml => yaml_documents(&[explanation(&answer)])?,
         Format::Name => name + "\n",
-        Format::Table | Format::Wide | Format::Csv => answer.lines.iter().map(|line| format!("{line}\n")).collect(),
+        Format::Table | Format::Wide | Format::Csv => explained(&name, &answer),
     };
     session.console.data(&text)
+}
+
+/// Of an action, who tried it when is part of the answer.
+fn explained(name: &str, answer: &ExplainResponse) -> String {
+    let asked = answer.actions.iter().filter(|action| name.strip_prefix("actions/") == Some(action.id.as_str()));
+    let attempts = asked.flat_map(attempt_lines);
+    answer.lines.iter().cloned().chain(attempts).map(|line| line + "\n").collect()
 }
 
 pub(super) fn millis(span: Duration) -> u64 {

@@ -4,7 +4,7 @@ use loadline_client::Kind;
 use loadline_client::v1::change::Change;
 use loadline_client::v1::{
     Cluster, CreateClusterRequest, CreateSizeRequest, DeleteRequest, RenameClusterRequest, SetSettingRequest, Size,
-    StrategyTarget, WriteResponse, WriteResult,
+    StrategyTarget, UpdateClusterRequest, WriteResponse, WriteResult,
 };
 
 use super::scaling::Deletion;
@@ -23,8 +23,8 @@ pub(crate) async fn create(what: Create, mut session: Session<'_>) -> Result<(),
             (Change::CreateSize(CreateSizeRequest { options: None, size: Some(size) }), dry_run)
         }
         Create::Strategy(args) => return super::scaling::create(args, session).await,
-        Create::Cluster { name, dry_run } => {
-            let cluster = Cluster { name, ..Cluster::default() };
+        Create::Cluster { name, backend, dry_run } => {
+            let cluster = Cluster { name, backend: backend.unwrap_or_default(), ..Cluster::default() };
             (Change::CreateCluster(CreateClusterRequest { options: None, cluster: Some(cluster) }), dry_run)
         }
     };
@@ -37,6 +37,24 @@ pub(crate) async fn rename(what: Rename, mut session: Session<'_>) -> Result<(),
     let change = Change::RenameCluster(RenameClusterRequest { options: None, name, new_name, etag: write.etag });
     let answer = session.client.write(change, writing(write.dry_run)).await?;
     report(&mut session, answer, "renamed", write.dry_run)
+}
+
+/// `update cluster --backend`.
+pub(crate) async fn place(
+    name: String,
+    backend: String,
+    write: WriteArgs,
+    mut session: Session<'_>,
+) -> Result<(), Failed> {
+    let change = Change::UpdateCluster(UpdateClusterRequest {
+        options: None,
+        name,
+        new_name: None,
+        backend: Some(backend),
+        etag: write.etag,
+    });
+    let answer = session.client.write(change, writing(write.dry_run)).await?;
+    report(&mut session, answer, "updated", write.dry_run)
 }
 
 pub(crate) async fn set(name: String, value: String, write: WriteArgs, mut session: Session<'_>) -> Result<(), Failed> {

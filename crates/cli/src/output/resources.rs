@@ -74,6 +74,10 @@ struct Metadata {
     #[serde(skip_serializing_if = "Option::is_none")]
     create_time: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    backend: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backend_is_default: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     default_value: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     is_default: Option<bool>,
@@ -177,16 +181,18 @@ impl ResourceView {
             ResourceView::Setting(view) => {
                 (vec![("Name", view.name.clone()), ("Value", view.spec.value.clone())], &view.metadata)
             }
-            ResourceView::Strategy(view) => return labelled(view),
-            ResourceView::Decision(view) => return labelled(view),
-            ResourceView::Operation(view) => return labelled(view),
-            ResourceView::Action(view) => return labelled(view),
+            ResourceView::Strategy(view) => return view.pairs(),
+            ResourceView::Decision(view) => return view.pairs(),
+            ResourceView::Operation(view) => return view.pairs(),
+            ResourceView::Action(view) => return view.pairs(),
         };
         let number = |revision: Option<u64>| revision.map(|revision| revision.to_string()).unwrap_or_default();
         pairs.extend([
             ("Default", metadata.default_value.clone().unwrap_or_default()),
             ("Is default", metadata.is_default.map(|yes| yes.to_string()).unwrap_or_default()),
             ("Description", metadata.description.clone().unwrap_or_default()),
+            ("Backend", metadata.backend.clone().unwrap_or_default()),
+            ("By default", metadata.backend_is_default.map(|yes| yes.to_string()).unwrap_or_default()),
             ("Id", metadata.id.clone().unwrap_or_default()),
             ("Created", metadata.create_time.clone().unwrap_or_default()),
             ("Created at revision", number(metadata.create_revision)),
@@ -195,11 +201,6 @@ impl ResourceView {
         ]);
         pairs
     }
-}
-
-/// Every column of the wide table, one below the other.
-fn labelled<V: View>(view: &V) -> Vec<(&'static str, String)> {
-    V::COLUMNS.iter().map(|column| column.head).zip(view.cells()).collect()
 }
 
 impl From<v1::Size> for SizeView {
@@ -230,6 +231,9 @@ impl From<v1::Cluster> for ClusterView {
                 create_revision: Some(cluster.create_revision),
                 update_revision: cluster.update_revision,
                 create_time: Some(show_time(cluster.create_time_ms)),
+                // Not of the cluster itself: it changes with the setting.
+                backend_is_default: Some(cluster.backend_is_default).filter(|_| !cluster.backend.is_empty()),
+                backend: Some(cluster.backend).filter(|backend| !backend.is_empty()),
                 ..Metadata::default()
             },
         }
@@ -286,6 +290,7 @@ impl View for ClusterView {
     const COLUMNS: &'static [Column] = &[
         Column::always("NAME"),
         Column::always("ID"),
+        Column::always("BACKEND"),
         Column::always("CREATED"),
         Column::wide("ETAG"),
         Column::wide("CHANGED"),
@@ -295,6 +300,7 @@ impl View for ClusterView {
         vec![
             self.name.clone(),
             self.metadata.id.clone().unwrap_or_default(),
+            self.metadata.backend.clone().unwrap_or_default(),
             self.metadata.create_time.clone().unwrap_or_default(),
             self.metadata.etag.clone(),
             self.metadata.update_revision.to_string(),

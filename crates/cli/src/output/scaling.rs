@@ -18,6 +18,8 @@ pub(crate) struct Shown {
     pub(crate) name: String,
     pub(crate) etag: String,
     cells: Vec<String>,
+    /// What `describe` says beyond the columns.
+    further: Vec<(&'static str, String)>,
     whole: Value,
 }
 
@@ -42,6 +44,14 @@ macro_rules! views {
 
             fn name(&self) -> String {
                 format!(concat!($plural, "/{}"), self.0.name)
+            }
+        }
+
+        impl $View {
+            /// Everything that is known, for `describe`.
+            pub(crate) fn pairs(&self) -> Vec<(&'static str, String)> {
+                let columns = Self::COLUMNS.iter().map(|column| column.head).zip(self.cells());
+                columns.chain(self.0.further.iter().cloned()).collect()
             }
         }
     )*};
@@ -86,8 +96,10 @@ views! {
         Column::always("SIZE"),
         Column::always("STATUS"),
         Column::always("REASON"),
+        Column::always("ATTEMPTS"),
+        Column::always("BY"),
+        Column::wide("BACKEND"),
         Column::wide("STRATEGY"),
-        Column::wide("ATTEMPT"),
         Column::wide("CREATED"),
         Column::wide("SETTLED"),
         Column::wide("ERROR"),
@@ -183,7 +195,7 @@ impl From<v1::Strategy> for StrategyView {
         ]);
         let changed = it.update_revision.to_string();
         let cells = vec![it.id.clone(), it.r#type, word, state, options, matches, it.etag.clone(), changed];
-        StrategyView(Shown { name: it.id, etag: it.etag, cells, whole })
+        StrategyView(Shown { name: it.id, etag: it.etag, cells, further: Vec::new(), whole })
     }
 }
 
@@ -328,7 +340,7 @@ impl From<v1::Decision> for DecisionView {
             show_time(it.time_ms),
         ];
         let whole = decision(&it);
-        DecisionView(Shown { name: it.id, etag: String::new(), cells, whole })
+        DecisionView(Shown { name: it.id, etag: String::new(), cells, further: Vec::new(), whole })
     }
 }
 
@@ -377,8 +389,35 @@ impl From<v1::Operation> for OperationView {
             code(it.failing.as_ref()),
         ];
         let whole = operation(&it);
-        OperationView(Shown { name: it.id, etag: String::new(), cells, whole })
+        OperationView(Shown { name: it.id, etag: String::new(), cells, further: Vec::new(), whole })
     }
+}
+
+fn attempt(it: &v1::Attempt) -> Value {
+    object([
+        ("number", json!(it.number)),
+        ("node", json!(it.node)),
+        ("epoch", json!(it.epoch)),
+        ("claim_time", time(it.claim_time_ms)),
+        ("result", json!(it.result)),
+        ("end_node", json!(it.end_node)),
+        ("end_time", time(it.end_time_ms)),
+    ])
+}
+
+/// `1: claimed by n1 at ...; UNKNOWN, as n2 recorded at ...`
+fn attempt_in_words(it: &v1::Attempt) -> String {
+    let claimed = format!("{}: claimed by {} at {}", it.number, it.node, show_time(it.claim_time_ms));
+    match it.result.as_str() {
+        "" => format!("{claimed}; nobody has said what came of it"),
+        result if it.end_node == it.node => format!("{claimed}; {result} at {}", show_time(it.end_time_ms)),
+        result => format!("{claimed}; {result}, as {} recorded at {}", it.end_node, show_time(it.end_time_ms)),
+    }
+}
+
+/// Who tried an action, and what came of each time.
+pub(crate) fn attempt_lines(it: &v1::Action) -> Vec<String> {
+    it.attempts.iter().map(|each| format!("attempt {}", attempt_in_words(each))).collect()
 }
 
 fn action(it: &v1::Action) -> Value {
@@ -398,6 +437,9 @@ fn action(it: &v1::Action) -> Value {
         ("size", json!(it.size)),
         ("status", reason(it.status.as_ref())),
         ("attempt", json!(it.attempt)),
+        ("attempts", Value::Array(it.attempts.iter().map(attempt).collect())),
+        ("by", json!(it.by)),
+        ("backend", json!(it.backend)),
         ("create_time", time(it.create_time_ms)),
         ("settle_time", time(it.settle_time_ms)),
         ("expire_time", time(it.expire_time_ms)),
@@ -417,14 +459,17 @@ impl From<v1::Action> for ActionView {
             it.size.clone(),
             code(it.status.as_ref()),
             code(it.reason.as_ref()),
-            format!("{} {}", it.r#type, it.strategy),
             it.attempt.to_string(),
+            it.by.clone(),
+            it.backend.clone(),
+            format!("{} {}", it.r#type, it.strategy),
             show_time(it.create_time_ms),
             show_time(it.settle_time_ms),
             it.error.clone(),
         ];
+        let further = it.attempts.iter().map(|each| ("ATTEMPT", attempt_in_words(each))).collect();
         let whole = action(&it);
-        ActionView(Shown { name: it.id, etag: String::new(), cells, whole })
+        ActionView(Shown { name: it.id, etag: String::new(), cells, further, whole })
     }
 }
 
@@ -472,6 +517,37 @@ mod tests {
         assert_eq!(table(&it).as_deref(), Ok(expected));
         it.problem = Some(v1::Problem { code: "UNKNOWN_SIZE".to_owned(), text: "gone".to_owned() });
         assert!(table(&it).expect("a table").contains("bad: UNKNOWN_SIZE"));
+    }
+
+    #[test]
+    fn an_action_tells_who_tried_it_and_who_went_on() {
+        let attempt = |number, node: &str, end_node: &str, result: &str| v1::Attempt {
+            number,
+            node: node.to_owned(),
+            end_node: end_node.to_owned(),
+            result: result.to_owned(),
+            claim_time_ms: 1_000,
+            end_time_ms: 2_000,
+            ..v1::Attempt::default()
+        };
+        let it = v1::Action {
+            id: "a7.0".to_owned(),
+            cluster: "demo".to_owned(),
+            attempt: 2,
+            attempts: vec![attempt(1, "n1", "n2", "UNKNOWN"), attempt(2, "n2", "", "")],
+            by: "n1, resumed by n2".to_owned(),
+            ..v1::Action::default()
+        };
+        assert_eq!(
+            attempt_lines(&it),
+            [
+                "attempt 1: claimed by n1 at 1970-01-01T00:00:01Z; UNKNOWN, as n2 recorded at 1970-01-01T00:00:02Z",
+                "attempt 2: claimed by n2 at 1970-01-01T00:00:01Z; nobody has said what came of it",
+            ]
+        );
+        let table = list(Format::Table, "actions", None, &[ActionView::from(it)]).expect("a table");
+        let cells: Vec<&str> = table.lines().map(|line| line.split("   ").last().unwrap_or_default().trim()).collect();
+        assert_eq!(cells, ["BY", "n1, resumed by n2"]);
     }
 
     #[test]
