@@ -240,7 +240,7 @@ impl Note<'_> {
             }
             Note::Breaker { backend, state, reason } => match state {
                 BreakerState::Open => {
-                    warn!(backend, reason, "the backend does not answer and is left alone for a while")
+                    warn!(backend, reason, "the backend does not answer and is left alone for a while");
                 }
                 BreakerState::HalfOpen => debug!(backend, "one call tries whether the backend answers again"),
                 BreakerState::Closed => info!(backend, "the backend answers again"),

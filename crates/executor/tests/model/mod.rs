@@ -386,28 +386,35 @@ pub struct Gate {
     step: Step,
     closed: AtomicBool,
     held: AtomicBool,
-    news: Notify,
+    came: Notify,
+    opened: Notify,
 }
 
 impl Gate {
     pub fn at(step: Step) -> Arc<Gate> {
-        Arc::new(Gate { step, closed: AtomicBool::new(true), held: AtomicBool::new(false), news: Notify::new() })
+        Arc::new(Gate {
+            step,
+            closed: AtomicBool::new(true),
+            held: AtomicBool::new(false),
+            came: Notify::new(),
+            opened: Notify::new(),
+        })
     }
 
     pub fn open(&self) {
         self.closed.store(false, Ordering::SeqCst);
-        self.news.notify_waiters();
+        self.opened.notify_waiters();
     }
 
     /// Until somebody stands at the gate.
     pub async fn holds(&self) {
         let waiting = async {
             loop {
-                let news = self.news.notified();
+                let came = self.came.notified();
                 if self.held.load(Ordering::SeqCst) {
                     return;
                 }
-                news.await;
+                came.await;
             }
         };
         assert!(tokio::time::timeout(Duration::from_secs(60), waiting).await.is_ok(), "nobody came to {:?}", self.step);
@@ -417,14 +424,17 @@ impl Gate {
 impl Witness for Gate {
     fn reached(&self, step: Step, _action: ActionId) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            while step == self.step {
-                let news = self.news.notified();
+            if step != self.step {
+                return;
+            }
+            loop {
+                let opened = self.opened.notified();
                 if !self.closed.load(Ordering::SeqCst) {
                     return;
                 }
                 self.held.store(true, Ordering::SeqCst);
-                self.news.notify_waiters();
-                news.await;
+                self.came.notify_waiters();
+                opened.await;
             }
         })
     }
