@@ -3,6 +3,9 @@
 //!
 //! A node that is held stops its whole process with SIGSTOP, as if the machine had gone to sleep there. The test sees the marker
 //! file, and kills it or lets it go on with SIGCONT. Only one node is ever held, and once: whoever makes the marker first.
+//!
+//! Or only the thread is held that is on that way, until the test makes another file. The node goes on leading meanwhile, so
+//! that the test can change something before it stops the process.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -25,6 +28,8 @@ use crate::group::eventually;
 pub const HOLD_STEP: &str = "TEST_HOLD_STEP";
 /// The marker: it says which action by which process.
 pub const HOLD_FILE: &str = "TEST_HOLD_FILE";
+/// If it is set, only the thread is held, until there is such a file.
+pub const HOLD_UNTIL: &str = "TEST_HOLD_UNTIL";
 /// Names of mutants, with commas between them.
 pub const MUTANT: &str = "TEST_MUTANT";
 
@@ -59,6 +64,8 @@ fn switch_mutants_on() -> Result<()> {
 pub struct Hold {
     pub step: Step,
     pub marker: PathBuf,
+    /// The thread goes on when there is such a file; without it, the process is stopped.
+    pub until: Option<PathBuf>,
 }
 
 /// What a node that is held has left behind.
@@ -71,10 +78,12 @@ pub struct Held {
 impl Hold {
     /// Variables for the nodes of a test.
     pub fn variables(&self) -> Vec<(String, String)> {
-        vec![
+        let mut variables = vec![
             (HOLD_STEP.to_owned(), self.step.name().to_owned()),
             (HOLD_FILE.to_owned(), self.marker.display().to_string()),
-        ]
+        ];
+        variables.extend(self.until.iter().map(|until| (HOLD_UNTIL.to_owned(), until.display().to_string())));
+        variables
     }
 
     /// Waits until a node is held.
@@ -88,7 +97,7 @@ impl Hold {
         let step = Step::ALL.into_iter().find(|step| step.name() == name);
         let step = step.unwrap_or_else(|| panic!("{HOLD_STEP}={name} is no step"));
         let marker = std::env::var_os(HOLD_FILE).unwrap_or_else(|| panic!("{HOLD_STEP} needs {HOLD_FILE}"));
-        Some(Hold { step, marker: marker.into() })
+        Some(Hold { step, marker: marker.into(), until: std::env::var_os(HOLD_UNTIL).map(PathBuf::from) })
     }
 }
 
@@ -106,8 +115,16 @@ impl Witness for Hold {
             && let Ok(mut marker) = OpenOptions::new().write(true).create_new(true).open(&self.marker)
             && writeln!(marker, "{action}\n{}", std::process::id()).is_ok()
         {
-            // Every thread of this process stops here, until somebody sends SIGCONT or SIGKILL.
-            let _ = raise(Signal::SIGSTOP);
+            match &self.until {
+                // Every thread of this process stops here, until somebody sends SIGCONT or SIGKILL.
+                None => drop(raise(Signal::SIGSTOP)),
+                // No await: the way must go on from here even if the leadership is over, as it would after a real pause.
+                Some(until) => {
+                    while !until.exists() {
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                }
+            }
         }
         Box::pin(std::future::ready(()))
     }

@@ -61,6 +61,15 @@ pub async fn settled(group: &Group, cluster: &str, count: usize) -> Result<Vec<V
     Ok(found)
 }
 
+/// Waits until this action is settled, whatever else there is.
+pub async fn settled_one(group: &Group, cluster: &str, action: &str) -> Result<Value> {
+    eventually(&format!("{action} is settled"), PATIENCE, async || {
+        let found = actions(group, cluster).ok()?.into_iter().find(|row| row["name"] == action)?;
+        found["settle_time"].is_string().then_some(found)
+    })
+    .await
+}
+
 /// Waits until the replicas of the machine are such.
 pub async fn replicas(what: &str, machine: &Machine, such: impl Fn(&[String]) -> bool) -> Result<Vec<String>> {
     let mut last = Vec::new();
@@ -102,7 +111,7 @@ impl Drop for Foreign {
 
 pub fn cluster_id(group: &Group, cluster: &str) -> Result<String> {
     let found = json(group, &["get", "cluster", cluster])?;
-    let id = found.pointer("/status/id").or_else(|| found.get("id")).and_then(Value::as_str);
+    let id = found.pointer("/metadata/id").and_then(Value::as_str);
     Ok(id.with_context(|| format!("{cluster} has no id: {found:#}"))?.to_owned())
 }
 

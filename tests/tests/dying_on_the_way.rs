@@ -24,7 +24,7 @@ async fn dying_at(expected: Expected) -> Result<()> {
     let _alone = alone();
     let machine = Machine::new()?;
     let marker = tempfile::tempdir()?;
-    let hold = Hold { step: expected.step, marker: marker.path().join("held") };
+    let hold = Hold { step: expected.step, marker: marker.path().join("held"), until: None };
     // Nobody is held before the first round begins.
     std::fs::write(&hold.marker, "not yet")?;
     let mut group = scaled::start(BINARY, &machine, hold.variables()).await?;
