@@ -271,6 +271,48 @@ fn a_leader_can_die_at_any_step_and_the_action_happens_once() {
     }
 }
 
+/// Breaks down the first time that it comes to its step.
+#[derive(Debug)]
+struct Stumble {
+    step: Step,
+    stumbled: std::sync::atomic::AtomicBool,
+}
+
+impl loadline_executor::Witness for Stumble {
+    fn reached(&self, step: Step, _action: loadline_state_machine::ActionId) -> futures::future::BoxFuture<'_, ()> {
+        let first = step == self.step && !self.stumbled.swap(true, std::sync::atomic::Ordering::SeqCst);
+        assert!(!first, "it breaks down here");
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// The leadership goes on, so no fence tells the calls of the duty before from those of the one after.
+#[test]
+fn a_duty_that_breaks_down_and_begins_again_under_the_same_leadership_does_nothing_twice() {
+    for (step, results) in [
+        (Step::BeforeCall, vec![Some(AttemptResult::Unknown), Some(AttemptResult::Succeeded)]),
+        (Step::AfterCall, vec![Some(AttemptResult::Succeeded)]),
+        (Step::BeforeRecord, vec![Some(AttemptResult::Succeeded)]),
+    ] {
+        let _seeded = Seeded::with(None);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let model = Model::new();
+            model.furnish(1);
+            let (backend, backends) = place(Script { remembers_keys: false, ..Script::default() });
+            let witness = Arc::new(Stumble { step, stumbled: false.into() });
+            let mut node = Node::watched(&model, 1, backends, witness, Settings::default());
+            node.lead();
+            model.want("demo0", "25cc");
+            model.until_settled(PATIENCE).await;
+            assert_eq!(audit(&model, &backend), Vec::<String>::new(), "{step:?}");
+            let attempts = model.only_action().attempts;
+            let ended: Vec<_> = attempts.iter().map(|attempt| attempt.ended.map(|end| end.result)).collect();
+            assert_eq!(ended, results, "{step:?}");
+        });
+    }
+}
+
 /// A backend that cannot fence is left alone until what the last leader sent has arrived or never will.
 #[test]
 fn a_backend_that_cannot_fence_is_waited_out() {
