@@ -36,14 +36,14 @@ async fn check_death(place: &str, is_done_before: bool) {
     if is_done_before {
         sees_one(&node, place, |_| true).await;
     }
-    node.fence(epoch(7)).await.unwrap();
+    node.fence(epoch(7)).await.expect("a fence");
     let second = order("k1", 7, 2, create("r1_auto"));
     let before = found(&node, &second).await;
     assert_eq!(matches!(before, Found::Done(_)), is_done_before, "{place}: {before:?}");
     if !is_done_before {
         assert_eq!(before, Found::NotSeen, "{place}");
     }
-    let made = node.execute(&second).await.unwrap();
+    let made = node.execute(&second).await.expect("a replica");
     assert_eq!(found(&node, &second).await, Found::Done(made.clone()), "{place}");
     let replica = sees_one(&node, place, |_| true).await;
     assert_eq!(replica.incarnation, Some(incarnation(&made)), "{place}");
@@ -68,11 +68,11 @@ async fn check_stop(place: &str, is_done_before: bool) {
         sees_one(&node, place, |_| true).await;
     }
     // Nothing that a stopped process holds is in the way of any of this.
-    node.fence(epoch(7)).await.unwrap();
+    node.fence(epoch(7)).await.expect("a fence");
     let second = order("k1", 7, 2, create("r1_auto"));
     let before = found(&node, &second).await;
     assert_eq!(matches!(before, Found::Done(_)), is_done_before, "{place}: {before:?}");
-    let made = node.execute(&second).await.unwrap();
+    let made = node.execute(&second).await.expect("a replica");
 
     old.goes_on();
     let said = old.ends().await;
@@ -101,7 +101,7 @@ async fn check_stop_and_nothing_more(place: &str) {
     let old = Sender::start(&machine, &first, &[&format!("--at=stop:{place}")]);
     old.is_stopped().await;
     let node = machine.node();
-    node.fence(epoch(7)).await.unwrap();
+    node.fence(epoch(7)).await.expect("a fence");
     assert_eq!(found(&node, &order("k1", 7, 1, create("r1_auto"))).await, Found::NotSeen, "{place}");
     old.goes_on();
     let said = old.ends().await;
@@ -125,7 +125,7 @@ async fn without_the_fence_a_node_that_was_stopped_acts_for_a_leadership_that_is
     let old = Sender::start(&machine, &first, &["--at=stop:before-intent", "--mutant=backend-not-fenced"]);
     old.is_stopped().await;
     let node = machine.node();
-    node.fence(epoch(7)).await.unwrap();
+    node.fence(epoch(7)).await.expect("a fence");
     assert_eq!(found(&node, &order("k1", 7, 1, create("r1_auto"))).await, Found::NotSeen);
     old.goes_on();
     let said = old.ends().await;
@@ -145,7 +145,7 @@ async fn a_replica_that_starts_too_late_ends_before_anybody_sees_it() {
     .await;
     let node = machine.node();
     assert_eq!(found(&node, &slow).await, Found::UnderWay);
-    node.fence(epoch(7)).await.unwrap();
+    node.fence(epoch(7)).await.expect("a fence");
     assert!(old.ends().await.starts_with("Err(Fenced"));
     assert_eq!(found(&node, &slow).await, Found::NotSeen);
     assert_eq!(seen(&node).await, [], "it has its name, and nothing else");
@@ -191,7 +191,7 @@ async fn a_drop_whose_sender_dies_before_the_kill_is_finished_by_the_next_one() 
         } else {
             until("the sender is dead", async || (state_of(old.pid()) == Some('Z')).then_some(())).await;
         }
-        node.fence(epoch(7)).await.unwrap();
+        node.fence(epoch(7)).await.expect("a fence");
         assert_eq!(found(&node, &drop).await, Found::UnderWay, "{halt}: it had begun before the fence");
         let again = order("k2", 7, 2, Call::DropReplica(life("r1_auto", &report)));
         assert_eq!(node.execute(&again).await, Ok(Report::Nothing), "{halt}");

@@ -1,5 +1,6 @@
 //! What the tests of local replicas start instead of `loadline`: a replica, or a node that gives one order and can be stopped or
 //! killed at a place of the way.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program speaks that way")]
 
 use std::process::ExitCode;
 
