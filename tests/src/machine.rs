@@ -182,7 +182,10 @@ fn is_alive(process: &Value) -> bool {
     let started = || {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", process["pid"].as_i64()?)).ok()?;
         let (_, after_name) = stat.rsplit_once(')')?;
-        after_name.split_whitespace().nth(19)?.parse::<u64>().ok()
+        let mut fields = after_name.split_whitespace();
+        // A zombie is dead, only its parent has not looked yet.
+        let is_dead = fields.next()? == "Z";
+        fields.nth(18)?.parse::<u64>().ok().filter(|_| !is_dead)
     };
     process["started"].as_u64().is_some_and(|meant| started() == Some(meant))
 }

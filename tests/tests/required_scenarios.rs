@@ -1,5 +1,7 @@
 //! The seven scenarios that an auto-scaler must get through, with real nodes and real replicas.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use anyhow::{Context, Result, ensure};
 use loadline_executor::Step;
 use loadline_tests::ask::{PATIENCE, agreement, leader, said};
@@ -62,8 +64,11 @@ async fn scenario_2_what_users_do_by_hand_ends_in_the_wanted_state_or_is_left_al
         (names == ["r1_auto", "r1_auto", "theirs"]).then_some(())
     })
     .await?;
-    let seen = scaled::decided_after(&group, "shared").await?;
-    ensure!(seen.to_string().contains("theirs"), "the decision does not know of the foreign replica: {seen:#}");
+    eventually("it is known that somebody else's is there", PATIENCE, async || {
+        let why = said(&group, &["explain", "cluster/shared"]).ok()?;
+        why.contains("replica theirs of size 2: ready").then_some(())
+    })
+    .await?;
     ensure!(!machine.given()?.iter().any(|order| order.replica == "theirs"), "{:#?}", machine.given()?);
     ensure!(machine.running()?.iter().any(|it| it.name == "theirs"), "the foreign replica is gone");
     Ok(())
@@ -166,17 +171,21 @@ async fn scenario_6_a_flood_of_events_for_one_cluster_holds_up_neither_ticks_nor
     let machine = Machine::new()?;
     let group = scaled::start(BINARY, &machine, vec![]).await?;
     create(&group, "flooded", "shrink_to_fit", &["MAX_SIZE=2"])?;
-    let flood = scaled::flood(&group, "flooded", 20_000);
+    let is_over = AtomicBool::new(false);
+    let flood = async {
+        let acknowledged = scaled::flood(&group, "flooded", 2_000).await;
+        is_over.store(true, Ordering::Relaxed);
+        acknowledged
+    };
     let calm = async {
         create(&group, "calm", "target_size", &["SIZE=1"])?;
-        scaled::settled(&group, "calm", 1).await
+        let rows = scaled::settled(&group, "calm", 1).await?;
+        ensure!(!is_over.load(Ordering::Relaxed), "the other cluster had to wait until the flood was over");
+        Ok(rows)
     };
     let (flooded, calm) = tokio::join!(flood, calm);
-    ensure!(flooded? == 20_000, "some of the flood was not acknowledged");
+    ensure!(flooded? == 2_000, "some of the flood was not acknowledged");
     ensure!(calm?[0]["status"]["code"] == "SUCCEEDED");
-    let decisions = json(&group, &["get", "decisions", "--cluster", "flooded", "--history"])?;
-    let rows = decisions["decisions"].as_array().context("no decisions")?.len();
-    ensure!(rows < 1_000, "{rows} decisions for one flood: signals that say the same again are not decided about again");
     agreement(&group, 3).await?;
     Ok(())
 }
