@@ -43,7 +43,7 @@ pub fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let holds = Hold::of_environment();
-    loadline_cli::main_with(Hooks::with_world(move |mut world| {
+    loadline_cli::main_with(&Hooks::with_world(move |mut world| {
         if let Some(hold) = &holds {
             world.witness = Arc::new(hold.clone());
         }

@@ -59,6 +59,9 @@ fn the_commands_of_the_readme_do_what_it_says() -> Result<()> {
         let said = home.must(words)?;
         if words.starts_with(&["dev", "kill"]) {
             killed = Some(said);
+        } else if words.starts_with(&["get", "actions", "--cluster"]) {
+            let all = ["create_replica", "drop_replica"].iter().all(|call| said.contains(call));
+            ensure!(all && said.contains("SUCCEEDED"), "the demo was not suspended and woken: {said}");
         } else if words.starts_with(&["get", "clusters"]) {
             ensure!(said.contains("demo"), "after the kill the cluster is gone: {said}");
         }

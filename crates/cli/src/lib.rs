@@ -34,11 +34,11 @@ pub use crate::hooks::Hooks;
 
 /// Runs the command that this process was called with.
 pub fn main() -> ExitCode {
-    main_with(Hooks::default())
+    main_with(&Hooks::default())
 }
 
 /// The same with a node that lives in another world. For programs that test this one.
-pub fn main_with(hooks: Hooks) -> ExitCode {
+pub fn main_with(hooks: &Hooks) -> ExitCode {
     // The parser speaks before anybody has read its result.
     console::set_colour(std::env::args_os().any(|word| word == "--no-color"));
     let cli = match Cli::try_parse() {
@@ -50,7 +50,7 @@ pub fn main_with(hooks: Hooks) -> ExitCode {
         }
     };
     let mut console = Console::of_process();
-    match commands::run(cli, &hooks, &mut console) {
+    match commands::run(cli, hooks, &mut console) {
         Ok(()) => Exit::Ok.into(),
         Err(failed) => {
             console.fail(&failed);

@@ -106,9 +106,11 @@ impl Drop for Running {
 
 fn is_alive(pid: &Value) -> bool {
     let pid = i32::try_from(pid.as_i64().expect("a pid")).expect("a pid");
-    // A zombie that nobody has waited for yet does not run any more.
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    !status.is_empty() && !status.contains("State:\tZ")
+    // A zombie that nobody has waited for yet does not run any more, unless some of its threads are still on their way out:
+    // until the last of them is gone, its ports are taken.
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    !status.is_empty() && (!status.contains("State:\tZ") || threads > 1)
 }
 
 #[test]
