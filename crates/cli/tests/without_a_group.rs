@@ -189,12 +189,13 @@ fn what_is_not_a_terminal_gets_no_colours() {
 fn a_manifest_is_checked_before_anything_is_sent() {
     let desk = Desk::new().with("LOADLINE_ENDPOINT", &nobody());
     let bad = desk.file("bad.yaml", "kind: cluster\nname: a\n---\nkind: size\nname: b\nspec: {slot: 1}\n");
-    desk.fails(&["apply", "-f", &bad], 2, "document 2 (size 'b'): there is no field 'slot'; did you mean 'slots'?");
+    let wrong = "document 2 (size 'b'), line 6: spec.slot: there is no such field; did you mean 'slots'?";
+    desk.fails(&["apply", "-f", &bad], 2, wrong);
     desk.fails(&["apply", "-f", "none.yaml"], 2, "none.yaml cannot be read");
     desk.fails(&["diff", "-f", &bad], 2, "bad.yaml");
     let ended = desk.run_with(&["apply", "-f", "-"], "kind: pod\nname: a\n");
     assert_eq!(ended.code, 2);
-    assert!(ended.err.contains("stdin: document 1: there is no kind 'pod'"), "{}", ended.err);
+    assert!(ended.err.contains("stdin: document 1, line 1: kind: there is no kind 'pod'"), "{}", ended.err);
 }
 
 #[test]
