@@ -20,6 +20,9 @@ pub struct Machine {
 /// Of a leadership: its incarnation and its index.
 pub type Epoch = (u64, u64);
 
+/// What was done under each key, as in "create r1_auto".
+pub type Effects = BTreeMap<String, Vec<String>>;
+
 /// An order that somebody gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
@@ -83,14 +86,14 @@ impl Machine {
     }
 
     /// How often each key took effect, with the replica and what was done to it.
-    pub fn effects(&self) -> Result<BTreeMap<String, Vec<String>>> {
+    pub fn effects(&self) -> Result<Effects> {
         Ok(self.replay()?.1)
     }
 
-    fn replay(&self) -> Result<(Vec<Given>, BTreeMap<String, Vec<String>>)> {
+    fn replay(&self) -> Result<(Vec<Given>, Effects)> {
         let mut fence: Option<Epoch> = None;
         let mut given: Vec<Given> = Vec::new();
-        let mut effects: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut effects = Effects::new();
         for record in self.records()? {
             if let Some(fenced) = record.get("fenced") {
                 fence = fence.max(Some(epoch(&fenced["epoch"])?));

@@ -40,7 +40,8 @@ pub fn json(group: &Group, words: &[&str]) -> Result<Value> {
 /// The actions of a cluster: those that are settled, and those that are not.
 pub fn actions(group: &Group, cluster: &str) -> Result<Vec<Value>> {
     let mut found = Vec::new();
-    for words in [&["get", "actions", "--cluster", cluster][..], &["get", "actions", "--cluster", cluster, "--history"]] {
+    for words in [&["get", "actions", "--cluster", cluster][..], &["get", "actions", "--cluster", cluster, "--history"]]
+    {
         found.extend(json(group, words)?["actions"].as_array().context("no list of actions")?.clone());
     }
     Ok(found)
@@ -150,7 +151,8 @@ pub async fn flood(group: &Group, cluster: &str, reports: u64) -> Result<u64> {
     let client = crate::ask::client(&group.endpoints())?;
     let mut stream = client.signal_stream(SignalOptions::of("flood"));
     let observation = |seen| Observation { age_ms: 0, seen: Some(seen) };
-    let replica = ReplicaSeen { name: "main".to_owned(), size: "1".to_owned(), incarnation: String::new(), ready: true };
+    let replica =
+        ReplicaSeen { name: "main".to_owned(), size: "1".to_owned(), incarnation: String::new(), ready: true };
     for number in 0..reports {
         let seen = match number % 3 {
             0 => Seen::Replica(replica.clone()),

@@ -41,7 +41,8 @@ async fn one_round(group: &mut Group, machine: &Machine, hold: &Hold, expected: 
     std::fs::remove_file(&hold.marker)?;
     said(group, &["create", "cluster", &cluster])?;
     let held = hold.held(PATIENCE).await?;
-    let victim = group.members.iter().position(|member| member.pid() == Some(held.pid)).context("whose is the marker?")?;
+    let victim =
+        group.members.iter().position(|member| member.pid() == Some(held.pid)).context("whose is the marker?")?;
     let dead = group.members[victim].name.clone();
     group.kill(victim)?;
 

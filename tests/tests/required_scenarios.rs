@@ -140,7 +140,8 @@ async fn scenario_5_patterns_follow_names_and_leave_nothing_behind() -> Result<(
     let _alone = alone();
     let machine = Machine::new()?;
     let group = scaled::start(BINARY, &machine, vec![]).await?;
-    let strategy = ["create", "strategy", "target_size", "--all-clusters", "--like", "analytics_%", "--option", "SIZE=1"];
+    let strategy =
+        ["create", "strategy", "target_size", "--all-clusters", "--like", "analytics_%", "--option", "SIZE=1"];
     said(&group, &strategy)?;
     said(&group, &["create", "cluster", "analytics_foo"])?;
     said(&group, &["create", "cluster", "other"])?;
@@ -204,7 +205,10 @@ async fn any_sequence(seed: u64) -> Result<()> {
     let machine = Machine::new()?;
     let mut group = scaled::start(BINARY, &machine, vec![]).await?;
     said(&group, &["set", "auto_scaling_cluster_cooldown", "0s"])?;
-    said(&group, &["create", "strategy", "target_size", "--all-clusters", "--option", "SIZE=1", "--option", "COOLDOWN=0s"])?;
+    said(
+        &group,
+        &["create", "strategy", "target_size", "--all-clusters", "--option", "SIZE=1", "--option", "COOLDOWN=0s"],
+    )?;
     let mut dropped = Vec::new();
     let mut there: Vec<String> = Vec::new();
     for step in 0..14 {

@@ -33,8 +33,10 @@ pub(crate) async fn signal(args: SignalArgs, session: Session<'_>) -> Result<(),
             let observations = vec![Observation { age_ms, seen: Some(seen(what)) }];
             one(cluster, observations, stream, session).await
         }
-        (Some(_), None, _) => Err(Failed::usage("what was seen? One of alive, activity, replica, gone, hydration, crash, metric, notice")
-            .hint("such as: loadline signal demo activity --idle-for 1h")),
+        (Some(_), None, _) => {
+            Err(Failed::usage("what was seen? One of alive, activity, replica, gone, hydration, crash, metric, notice")
+                .hint("such as: loadline signal demo activity --idle-for 1h"))
+        }
         (_, Some(_), Some(_)) => Err(Failed::usage("--file says what was seen: leave the rest out")),
         (None, _, _) => Err(Failed::usage("of which cluster? Name it first, as in: loadline signal demo alive")),
     }
