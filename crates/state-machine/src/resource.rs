@@ -200,9 +200,7 @@ pub fn resource_changes(events: &[Event]) -> Vec<ResourceChange> {
             }
             Event::SettingSet { name, value, updated } => {
                 changes.extend(
-                    settings::view(name, Some(value.clone()), Some(*updated))
-                        .map(Resource::Setting)
-                        .map(ResourceChange::put),
+                    settings::view(name, Some(value), Some(*updated)).map(Resource::Setting).map(ResourceChange::put),
                 );
             }
             Event::SettingReset { name, updated } => {
@@ -211,7 +209,9 @@ pub fn resource_changes(events: &[Event]) -> Vec<ResourceChange> {
             }
             Event::SettingRestored { name, value, updated } => {
                 changes.extend(
-                    settings::view(name, value.clone(), Some(*updated)).map(Resource::Setting).map(ResourceChange::put),
+                    settings::view(name, value.as_ref(), Some(*updated))
+                        .map(Resource::Setting)
+                        .map(ResourceChange::put),
                 );
             }
             Event::StrategyCreated { strategy }

@@ -257,11 +257,11 @@ fn definition(name: &str) -> Option<&'static Definition> {
 }
 
 /// How a setting with this value looks; nothing if there is no such setting.
-pub(crate) fn view(name: &str, value: Option<SettingValue>, updated: Option<Revision>) -> Option<SettingView> {
+pub(crate) fn view(name: &str, value: Option<&SettingValue>, updated: Option<Revision>) -> Option<SettingView> {
     let definition = definition(name)?;
     Some(SettingView {
         name: definition.name.to_owned(),
-        value: value.as_ref().unwrap_or(&definition.default()).to_string(),
+        value: value.unwrap_or(&definition.default()).to_string(),
         default_value: definition.default().to_string(),
         is_default: value.is_none(),
         description: definition.description.to_owned(),
@@ -316,7 +316,7 @@ impl Settings {
     pub(crate) fn view(&self, rules: RulesVersion, name: &str) -> Option<SettingView> {
         definition(name).filter(|definition| definition.since <= rules)?;
         let row = self.rows.get(name);
-        view(name, row.and_then(|row| row.value.clone()), row.map(|row| row.updated))
+        view(name, row.and_then(|row| row.value.as_ref()), row.map(|row| row.updated))
     }
 
     pub(crate) fn views(&self, rules: RulesVersion) -> Vec<SettingView> {

@@ -271,6 +271,36 @@ fn an_old_log_of_scaling_is_replayed_to_the_same_hashes_and_the_same_states() {
     assert!(expected.iter().all(|kind| told.contains(kind)), "the log should have everything in it: {told:?}");
 }
 
+/// What the states above have nothing of: clusters that say where they live, and what was given up.
+#[test]
+fn a_state_with_placements_and_dead_letters_has_its_bytes() {
+    let mut world = World::new();
+    for command in [
+        Command::AnnounceLeader { node: NodeNumber(1), term: 1 },
+        set("enable_auto_scaling", "true"),
+        set("auto_scaling_attempts_max", "1"),
+        create_size("25cc", None),
+        create_cluster("demo"),
+        Command::PlaceCluster { name: "demo".to_owned(), backend: Some("sim".to_owned()), etag: None },
+    ] {
+        world.must(command);
+    }
+    for line in [
+        "create strategy target_size for demo size=25cc",
+        "claim next",
+        "outcome it failed retryable full",
+        "place cluster demo on other",
+    ] {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (named, plain): (Vec<&str>, Vec<&str>) = words.into_iter().partition(|word| word.contains('='));
+        let named = named.into_iter().filter_map(|word| word.split_once('=')).collect();
+        world.must(say_scaling::command(&world.state, line, &plain, &named));
+    }
+    assert_eq!(world.state.dead_letter_count(), 1);
+    let pinned = check("states.v1.txt", &[("placed, given up".to_owned(), world.state.encode())]);
+    assert_eq!(State::decode(&pinned["placed, given up"]), Ok(world.state));
+}
+
 #[test]
 fn a_format_or_a_kind_of_the_future_is_named_in_the_error() {
     let unknown = |what, found| DecodeError::UnknownFormat { what, found, known: 1 };

@@ -136,9 +136,12 @@ fn input_that_makes_no_sense_is_refused_with_the_field() {
         let mut input = input(vec![idle_suspend()]);
         change(&mut input);
         match plan(&input) {
-            Err(PlanError { field: named, problem }) => {
+            Err(PlanError { field: named, problem, configuration }) => {
                 assert_eq!(named, field, "{problem}");
                 assert!(!problem.is_empty());
+                let option = configuration.as_ref().map(|it| format!("strategies[0].config.{}", it.option()));
+                assert_eq!(option.is_some(), field.contains(".config."), "{problem}");
+                assert!(option.is_none_or(|option| option == field));
             }
             Ok(_) => panic!("{field} makes no sense"),
         }
@@ -160,4 +163,11 @@ fn input_that_makes_no_sense_is_refused_with_the_field() {
     check(|input| input.settings.extend([("colour".to_owned(), "red".to_owned())]), "settings.colour");
     let window = ("auto_scaling_rate_window".to_owned(), "5".to_owned());
     check(|input| input.settings.extend([window]), "settings.auto_scaling_rate_window");
+}
+
+#[test]
+fn a_crash_of_which_no_reason_is_known_shows_no_empty_one() {
+    let crashes = BTreeMap::from([("main".to_owned(), PlanCrashes { total: 2, oom: 1 })]);
+    let lines = plan(&PlanInput { crashes, ..input(vec![idle_suspend()]) }).unwrap().decision.lines().join("\n");
+    assert!(lines.contains("2 crashes, the last just now\n"), "{lines}");
 }

@@ -25,7 +25,7 @@ impl<'a> Node<'a> {
     /// This value is wrong, and `problem` says what would be right.
     pub(crate) fn wrong(&self, problem: impl Into<String>) -> PlanError {
         let field = if self.path.is_empty() { "document".to_owned() } else { self.path.clone() };
-        PlanError { field, problem: problem.into() }
+        PlanError::new(field, &problem.into())
     }
 
     fn expected(&self, what: &str) -> PlanError {

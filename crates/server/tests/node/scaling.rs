@@ -357,7 +357,7 @@ fn update(backend: Option<&str>, new_name: Option<&str>) -> v1::UpdateClusterReq
 }
 
 /// The only cluster that a write left behind, and where it lives.
-fn lives(answer: v1::WriteResponse) -> (String, String, bool) {
+fn lives(answer: &v1::WriteResponse) -> (String, String, bool) {
     let [result] = answer.results.as_slice() else { panic!("one change, one result: {answer:?}") };
     match result.resource.as_ref().and_then(|it| it.resource.as_ref()) {
         Some(Kept::Cluster(it)) => (it.name.clone(), it.backend.clone(), it.backend_is_default),
@@ -371,19 +371,19 @@ async fn a_cluster_says_where_it_lives_and_moves_when_it_is_told_to() {
     let mut admin = node.admin();
     let at = |name: &str, backend: &str, by_default| (name.to_owned(), backend.to_owned(), by_default);
     let made = admin.create_cluster(create_cluster("demo")).await.unwrap().into_inner();
-    assert_eq!(lives(made), at("demo", "", true), "nobody has said anything");
+    assert_eq!(lives(&made), at("demo", "", true), "nobody has said anything");
     admin.set_setting(set("default_backend", "local")).await.unwrap();
     let mut created = create_cluster("placed");
     created.cluster.as_mut().unwrap().backend = "remote".to_owned();
     let made = admin.create_cluster(created).await.unwrap().into_inner();
-    assert_eq!(lives(made), at("placed", "remote", false));
+    assert_eq!(lives(&made), at("placed", "remote", false));
 
     let moved = admin.update_cluster(update(Some("remote"), None)).await.unwrap().into_inner();
-    assert_eq!(lives(moved), at("demo", "remote", false));
+    assert_eq!(lives(&moved), at("demo", "remote", false));
     let back = admin.update_cluster(update(Some(""), None)).await.unwrap().into_inner();
-    assert_eq!(lives(back), at("demo", "local", true));
+    assert_eq!(lives(&back), at("demo", "local", true));
     let both = admin.update_cluster(update(Some("remote"), Some("prod"))).await.unwrap().into_inner();
-    assert_eq!(lives(both), at("prod", "remote", false));
+    assert_eq!(lives(&both), at("prod", "remote", false));
 
     let listed = admin.list_clusters(v1::ListRequest::default()).await.unwrap().into_inner().resources;
     let backends: Vec<String> = listed

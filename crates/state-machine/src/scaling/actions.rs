@@ -417,11 +417,11 @@ impl Actions {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::LogIndex;
 
-    fn action() -> Action {
+    pub(in crate::scaling) fn action() -> Action {
         let nothing = Revision { index: LogIndex(1), ordinal: 0 };
         Action {
             id: nothing.into(),

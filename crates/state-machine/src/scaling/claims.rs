@@ -12,7 +12,7 @@ use super::assess::assess;
 use super::brakes;
 use super::knobs::{Knobs, require_feature};
 use super::operations::{Operation, Progress};
-use super::rejection::ScalingRejection;
+use super::rejection::{CalledWith, ScalingRejection};
 use crate::decide::Moment;
 use crate::names::shortened;
 use crate::signals::report::check_outside_name;
@@ -186,8 +186,9 @@ fn check_call(state: &State, action: &Action, backend: &str, parameters: Hash) -
     if right == backend && known == parameters {
         return Ok(());
     }
-    let (known_backend, backend) = (right.to_owned(), shortened(backend));
-    Err(ScalingRejection::ParametersDiffer { action: action.id, backend, parameters, known_backend, known }.into())
+    let given = Box::new(CalledWith { backend: shortened(backend), parameters });
+    let known = Box::new(CalledWith { backend: right.to_owned(), parameters: known });
+    Err(ScalingRejection::ParametersDiffer { action: action.id, given, known }.into())
 }
 
 pub(crate) fn existing(state: &State, id: ActionId) -> Result<&Action, Rejection> {

@@ -75,3 +75,44 @@ fn is_same_wish(letter: &Action, done: &Action) -> bool {
         && letter.call.code() == done.call.code()
         && letter.call.replica() == done.call.replica()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scaling::actions::tests::action;
+    use crate::{LogIndex, Time};
+
+    fn letter(number: u64, at: u64) -> Action {
+        let id = ActionId { index: LogIndex(number), ordinal: 0 };
+        Action { id, settled_at: Some(Time::from_millis(at)), ..action().with(ActionStatus::DeadLettered) }
+    }
+
+    #[test]
+    fn no_more_are_kept_than_anybody_deals_with_and_the_oldest_alarm_goes_first() {
+        let mut letters = DeadLetters::default();
+        for number in 1..=DEAD_LETTERS_MAX as u64 {
+            letters.settled(&letter(number, number), true);
+        }
+        // An old action that was given up only now is a new alarm.
+        letters.settled(&letter(0, 5_000), true);
+        assert_eq!(letters.len(), DEAD_LETTERS_MAX);
+        let kept = |number| letters.get(letter(number, 0).id).is_some();
+        assert_eq!((kept(0), kept(1), kept(2)), (true, false, true));
+    }
+
+    #[test]
+    fn only_the_same_call_on_the_same_replica_of_the_same_cluster_clears_an_alarm() {
+        let done = action().with(ActionStatus::Succeeded);
+        let other = ClusterId { index: LogIndex(9), ordinal: 0 };
+        let elsewhere = Action { cluster: other, ..done.clone() };
+        let mut letters = DeadLetters::default();
+        letters.settled(&letter(7, 1), true);
+        letters.settled(&letter(8, 1), false);
+        assert_eq!(letters.len(), 1, "nobody is alarmed about a cluster that is gone");
+        letters.settled(&elsewhere, true);
+        letters.settled(&done.with(ActionStatus::Failed), true);
+        assert_eq!(letters.len(), 1);
+        letters.settled(&done, true);
+        assert_eq!(letters.len(), 0);
+    }
+}

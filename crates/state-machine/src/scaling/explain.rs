@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::ClusterRecord;
-use super::actions::{Action, ActionStatus};
+use super::actions::{Action, ActionStatus, Attempt};
 use super::assess::assess;
 use super::conclude::{changes_at, draft};
 use super::decisions::{Brake, Conclusion, Decision, Held, Shadow};
@@ -178,7 +178,10 @@ impl Decision {
         }
         if let Some(last) = replica.crashes.last() {
             let count: u64 = replica.crashes.iter().map(|crash| crash.count).sum();
-            line += &format!(", {count} crashes, the last {} ({})", ago(self.at, last.at), last.reason);
+            line += &format!(", {count} crashes, the last {}", ago(self.at, last.at));
+            if !last.reason.is_empty() {
+                line += &format!(" ({})", last.reason);
+            }
         }
         if let Some(notice) = &replica.notice {
             let gone = notice.gone_at.map(|at| format!(", gone at {at}")).unwrap_or_default();
@@ -240,6 +243,8 @@ impl Action {
             format!("  decided in {}, planned at {}", self.decision, self.created_at),
             format!("  key {}, {} attempts", self.key(), self.attempt),
         ];
+        lines.extend(self.backend.iter().map(|backend| format!("  called on backend {backend}")));
+        lines.extend(self.attempts.iter().map(|attempt| format!("  {}", attempt.line())));
         if let Some(error) = &self.error {
             lines.push(format!("  last said: {error}"));
         }
@@ -247,6 +252,17 @@ impl Action {
             lines.push(format!("  settled at {at}"));
         }
         lines
+    }
+}
+
+impl Attempt {
+    fn line(&self) -> String {
+        let ended = match self.ended {
+            None => "nobody has said what came of it".to_owned(),
+            Some(end) if end.node == self.node => format!("{} at {}", end.result.code(), end.at),
+            Some(end) => format!("{} at {}, by node {}", end.result.code(), end.at, end.node),
+        };
+        format!("attempt {} by node {} at {}: {ended}", self.number, self.node, self.claimed_at)
     }
 }
 

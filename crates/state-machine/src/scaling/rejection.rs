@@ -54,10 +54,10 @@ pub enum ScalingRejection {
     #[error("action {action} is {status}: it does not wait for an approval")]
     NotAwaitingApproval { action: ActionId, status: String },
     #[error(
-        "action {action} was claimed for backend {known_backend} with parameters {known}, now it is {backend} with \
-         {parameters}: it must not be called with anything else under the same key"
+        "action {action} calls backend {} with parameters {}, not {} with {}: nothing else may be called under its key",
+        .known.backend, .known.parameters, .given.backend, .given.parameters
     )]
-    ParametersDiffer { action: ActionId, backend: String, parameters: Hash, known_backend: String, known: Hash },
+    ParametersDiffer { action: ActionId, given: Box<CalledWith>, known: Box<CalledWith> },
     #[error("cluster {cluster} lives nowhere: give it a backend, or set default_backend")]
     NoBackend { cluster: String },
     #[error("the cluster of action {action} lives on {right}, not on {given}")]
@@ -78,6 +78,13 @@ pub enum ScalingRejection {
          resolved; abandon it if it must not be done"
     )]
     NotResolvable { action: ActionId, status: String },
+}
+
+/// Where an action is called, and the hash of all that its call says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CalledWith {
+    pub backend: String,
+    pub parameters: Hash,
 }
 
 fn instead_of_retry(status: &str) -> &'static str {
@@ -222,12 +229,12 @@ impl ScalingRejection {
                 vec![("action", action.to_string()), ("not_before_ms", not_before.as_millis().to_string())]
             }
             Self::OutOfTurn { action, first } => vec![("action", action.to_string()), ("first", first.to_string())],
-            Self::ParametersDiffer { action, backend, parameters, known_backend, known } => vec![
+            Self::ParametersDiffer { action, given, known } => vec![
                 ("action", action.to_string()),
-                ("backend", backend.clone()),
-                ("parameters", parameters.to_string()),
-                ("known_backend", known_backend.clone()),
-                ("known", known.to_string()),
+                ("given_backend", given.backend.clone()),
+                ("given", given.parameters.to_string()),
+                ("known_backend", known.backend.clone()),
+                ("known", known.parameters.to_string()),
             ],
             Self::NoBackend { cluster } => vec![("cluster", cluster.clone())],
             Self::OtherBackend { action, given, right } => {

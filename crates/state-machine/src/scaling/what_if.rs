@@ -101,11 +101,13 @@ pub struct PlanOutput {
 pub struct PlanError {
     pub field: String,
     pub problem: String,
+    /// What is wrong with a strategy, for programs.
+    pub configuration: Option<ConfigurationProblem>,
 }
 
 impl PlanError {
-    fn new(field: impl Into<String>, problem: &(impl ToString + ?Sized)) -> Self {
-        Self { field: field.into(), problem: problem.to_string() }
+    pub fn new(field: impl Into<String>, problem: &(impl ToString + ?Sized)) -> Self {
+        Self { field: field.into(), problem: problem.to_string(), configuration: None }
     }
 }
 
@@ -261,8 +263,10 @@ fn read_strategy(place: usize, strategy: &PlanStrategy, now: Time) -> Result<Rea
     let kind: StrategyKind =
         strategy.kind.parse().map_err(|error| PlanError::new(format!("strategies[{place}].type"), &error))?;
     let options = strategy.config.migrated().unwrap_or_else(|| strategy.config.clone());
-    let configuration = Configuration::read(kind, &options)
-        .map_err(|problem| PlanError::new(format!("strategies[{place}].config.{}", problem.option()), &problem))?;
+    let configuration = Configuration::read(kind, &options).map_err(|problem| {
+        let field = format!("strategies[{place}].config.{}", problem.option());
+        PlanError { field, problem: problem.to_string(), configuration: Some(problem) }
+    })?;
     let ordinal = u32::try_from(place).unwrap_or(u32::MAX);
     let mut state = StrategyState::new(StrategyId { index: LogIndex(0), ordinal });
     if let Some(given) = &strategy.state

@@ -2,7 +2,7 @@
 
 use loadline_state_machine::{
     Action, ActionId, ActionStatus, Activity, Alteration, Answer, Attempt, AttemptEnd, AttemptResult, Brake, Call,
-    Change, ChangeCause, ChangesAt, ClusterId, ClusterRef, ClusterReport, ClusterView, Command, Conclusion,
+    CalledWith, Change, ChangeCause, ChangesAt, ClusterId, ClusterRef, ClusterReport, ClusterView, Command, Conclusion,
     ConfigurationProblem, Crash, Decision, DrainResult, Epoch, Event, FailureReason, Field, Gone, Hash, Heard, Held,
     Hydration, LogIndex, Memory, Metric, NodeNumber, Notice, NoticeKind, Observation, Operation, OperationEnd,
     OperationId, OperationKind, Options, Outcome, Pause, Planned, Progress, Reason, Replica, ReplicaLife, ReplicaSpec,
@@ -411,10 +411,8 @@ pub fn rejections() -> Vec<ScalingRejection> {
         ScalingRejection::NotAwaitingApproval { action, status: status() },
         ScalingRejection::ParametersDiffer {
             action,
-            backend: text("local"),
-            parameters: Hash([3; 32]),
-            known_backend: text("remote"),
-            known: Hash([4; 32]),
+            given: Box::new(CalledWith { backend: text("local"), parameters: Hash([3; 32]) }),
+            known: Box::new(CalledWith { backend: text("remote"), parameters: Hash([4; 32]) }),
         },
         ScalingRejection::NoBackend { cluster: text("demo") },
         ScalingRejection::OtherBackend { action, given: text("local"), right: text("remote") },
