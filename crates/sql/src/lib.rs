@@ -1,0 +1,21 @@
+//! Loadline in SQL: what an operator writes, what it means, and what can be asked.
+//!
+//! - [`statement`]: the statements there are, as data.
+//! - [`parse`]: from text to statements, with the place of every mistake. One tokenizer for ours and for `SELECT`.
+//! - [`print`]: from statements back to text, in one canonical spelling.
+//! - [`error`]: what goes wrong, as an SQLSTATE with a place, whoever found it.
+//!
+//! Deliberately not here: connections, sessions and who may what (`crates/server`), and whether a name or an option makes
+//! sense, which the state machine alone decides.
+
+#![forbid(unsafe_code)]
+
+pub mod error;
+mod parse;
+mod print;
+pub mod statement;
+
+pub use error::{ParseError, SqlError, SqlState};
+pub use parse::{Parsed, parse};
+pub use print::{quote_identifier, quote_literal};
+pub use statement::Statement;
