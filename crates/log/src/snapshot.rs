@@ -22,6 +22,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use loadline_mutants::Mutant;
 
 use crate::{
     HOW_TO_RECOVER,
@@ -208,7 +209,8 @@ impl SnapshotReceiver {
         let path = format!("{DIR}/{}", name(meta.last));
         let Some(file) = self.file.take() else { return Err(not_a_snapshot("it was put in place before")) };
         let disk = &self.shared.disk;
-        let placed = file.sync_all().and_then(|()| disk.rename(&self.path, &path));
+        let synced = if Mutant::SnapshotRenamedBeforeSync.is_on() { Ok(()) } else { file.sync_all() };
+        let placed = synced.and_then(|()| disk.rename(&self.path, &path));
         if placed.is_err() {
             let _ = disk.remove(&self.path);
         }

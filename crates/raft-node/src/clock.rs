@@ -6,6 +6,7 @@
 use std::fmt::Debug;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use loadline_mutants::Mutant;
 use loadline_state_machine::Time;
 
 use crate::runtime;
@@ -52,6 +53,9 @@ impl Clock for SystemClock {
 pub(crate) fn announced_time(last_committed: Time, mut clocks_ms: Vec<u64>) -> Time {
     clocks_ms.sort_unstable();
     let median = clocks_ms.get(clocks_ms.len().saturating_sub(1) / 2).copied().unwrap_or(0);
+    if Mutant::TimeGoesBack.is_on() {
+        return Time::from_millis(median);
+    }
     last_committed.max(Time::from_millis(median))
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use loadline_api::raft as wire;
+use loadline_mutants::Mutant;
 use loadline_state_machine::{Done, Hash, LogIndex, Refused, Request, State};
 use openraft::ReadPolicy;
 use tokio::time::Instant;
@@ -52,7 +53,7 @@ impl Rounds {
 
 impl Inner {
     pub(crate) async fn read(&self, consistency: Consistency) -> Result<Arc<State>, ReadError> {
-        if consistency == Consistency::Linearizable {
+        if consistency == Consistency::Linearizable && !Mutant::ReadWithoutAsking.is_on() {
             let index = self.read_index().await?;
             self.wait_applied(index, self.config.timing.propose).await?;
         }

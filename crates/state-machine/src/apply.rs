@@ -3,6 +3,8 @@
 //! Two kinds of change: what users can see goes through `decide` and `evolve` and is told as events; the book-keeping of
 //! the machine itself (time, the hash chain, the memory of requests) is done here, and follows from the entries alone.
 
+use loadline_mutants::Mutant;
+
 use crate::chain::{self, Link};
 use crate::decide::{Moment, decide, event_count};
 use crate::event::encode_caused_events;
@@ -53,6 +55,12 @@ pub fn apply(state: &mut State, index: LogIndex, entry: &Sealed) -> Applied {
     let requests = &entry.entry().requests;
     // A new leader's clock may be behind the last one's; logical time may not be, or what has expired could revive.
     state.now = state.now.max(entry.entry().stamped_at);
+    if Mutant::TimeGoesBack.is_on() {
+        state.now = entry.entry().stamped_at;
+    }
+    if Mutant::ClockReadInApply.is_on() {
+        state.now = state.now.max(Time::from_millis(loadline_mutants::clock_ms()));
+    }
     let mut so_far = SoFar { index, events: Vec::new(), causes: Vec::new() };
     let receipts = (0..).zip(requests).map(|(place, request)| settle(state, &mut so_far, place, request)).collect();
     // Once per entry, not per command: what many requests touched is looked at once.
@@ -109,6 +117,7 @@ fn settle(state: &mut State, so_far: &mut SoFar, place: u32, request: &Request) 
     if let Some((id, payload)) = remember_as {
         match state.requests.recognise(id, payload, state.now, state.settings.span(&REQUEST_WINDOW)) {
             Ok(None) => {}
+            Ok(Some(_)) if Mutant::RepeatExecuted.is_on() => {}
             Ok(Some(first_answer)) => return first_answer,
             // Not remembered: under this id there is either another answer already, or no room for one.
             Err(rejection) => return answered(Err(Refused { ordinal: 0, rejection })),

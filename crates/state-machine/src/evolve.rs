@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use loadline_mutants::Mutant;
+
 use crate::clusters::Clusters;
 use crate::nodes::{Leader, Nodes};
 use crate::restore::Staging;
@@ -15,6 +17,9 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
         Event::LeaderAnnounced { node, term, epoch } => {
             state.incarnation = epoch.incarnation;
             state.leader = Some(Leader { node: *node, term: *term, announced: epoch.index });
+            if Mutant::BrakesReleasedAtFailover.is_on() {
+                scaling::brakes_released(state);
+            }
         }
         Event::RulesRaised { to, .. } => state.rules = *to,
         Event::NodeAdmitted { node, .. } => state.nodes.highest = node.0,

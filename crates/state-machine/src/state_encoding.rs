@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use loadline_mutants::Mutant;
 use serde::{Deserialize, Serialize};
 
 use crate::encoding::{Decoder, Encoder};
@@ -86,7 +87,7 @@ impl State {
                 row(&mut out, table::STAGING_CHUNK, &chunk);
             }
         }
-        for request in self.requests.rows() {
+        for request in self.requests.rows().filter(|_| !Mutant::SnapshotWithoutRequests.is_on()) {
             row(&mut out, table::REQUEST, &request);
         }
         scaling::write(self, &mut out);

@@ -11,6 +11,8 @@
 
 use std::{collections::VecDeque, io, sync::Arc, thread::JoinHandle, time::Instant};
 
+use loadline_mutants::Mutant;
+
 use super::{
     LogPosition, Record, StoredVote, Threading, WalObserver, WalState,
     index::Place,
@@ -139,7 +141,9 @@ impl Writer {
                     if let Some(observer) = self.observer.as_ref().filter(|_| cut > 0) {
                         observer.truncated(cut);
                     }
-                    drop(self.put(&Item::Truncate(*last))?);
+                    if !Mutant::TruncationNotWritten.is_on() {
+                        drop(self.put(&Item::Truncate(*last))?);
+                    }
                 }
                 Change::Purge(through) => drop(self.put(&Item::Purge(*through))?),
                 Change::Close => {
@@ -210,7 +214,10 @@ impl Writer {
         let used = self.tail.used.back().ok_or_else(|| io::Error::other("no segment to write to"))?;
         used.segment.file.write_at(&self.buffer, self.tail.offset as u64)?;
         let before = Instant::now();
-        used.segment.file.sync_data()?;
+        let mutant = if self.buffered_records > 0 { Mutant::AcknowledgeBeforeSync } else { Mutant::VoteNotSynced };
+        if !mutant.is_on() {
+            used.segment.file.sync_data()?;
+        }
         if let Some(observer) = &self.observer {
             observer.synced(before.elapsed(), self.buffer.len(), self.buffered_records);
         }

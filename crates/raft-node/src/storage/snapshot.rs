@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use loadline_log::{SnapshotError, SnapshotFile};
+use loadline_mutants::Mutant;
 use loadline_state_machine::{Hash, LogIndex, State};
 use openraft::{RaftSnapshotBuilder, Snapshot};
 
@@ -82,7 +83,9 @@ impl Builder {
             .storage
             .off_thread(move || {
                 // First the journal: once the snapshot is there, Raft may purge the only other copy of these entries.
-                storage.journal.sync().map_err(|error| io_error(&error))?;
+                if !Mutant::JournalGap.is_on() {
+                    storage.journal.sync().map_err(|error| io_error(&error))?;
+                }
                 let body = view.state.encode();
                 storage.snapshots.write(&stored, &body).map_err(|error: SnapshotError| io_error(&error))
             })

@@ -13,6 +13,7 @@ use loadline_api::v1::watch_response::Body;
 use loadline_api::v1::watch_server::Watch;
 use loadline_api::v1::{Changes, ResourceChange, Snapshot, WatchRequest, WatchResponse};
 use loadline_api::{fields, millis, resource, resource_change, size_of};
+use loadline_mutants::Mutant;
 use loadline_raft_node::{Consistency, Feed, Happened, Node};
 use loadline_state_machine::{LogIndex, ResourceKind, ResourceName, State, resource_changes};
 use tokio::sync::{mpsc, oneshot};
@@ -58,7 +59,8 @@ impl Watch for WatchService {
                 (Some(state), self.follow(next)?)
             }
             from => {
-                let feed = self.follow(LogIndex(from))?;
+                let skipped = u64::from(Mutant::WatchSkipsOnResume.is_on());
+                let feed = self.follow(LogIndex(from + skipped))?;
                 self.refuse_the_future(from).await?;
                 (None, feed)
             }

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use loadline_mutants::Mutant;
 use serde::{Deserialize, Serialize};
 
 use super::ClusterRecord;
@@ -49,6 +50,10 @@ pub(crate) fn write(state: &State, out: &mut Encoder) {
         row(out, table::COLLECTOR, collector);
     }
     for cluster in state.records() {
+        if Mutant::SnapshotWithoutCooldown.is_on() || Mutant::SnapshotWithoutRate.is_on() {
+            row(out, table::CLUSTER, &(cluster.0, without_brakes(cluster.1)));
+            continue;
+        }
         row(out, table::CLUSTER, &cluster);
     }
     for action in scaling.actions.iter() {
@@ -60,6 +65,18 @@ pub(crate) fn write(state: &State, out: &mut Encoder) {
     for letter in scaling.dead_letters.iter() {
         row(out, table::DEAD_LETTER, letter);
     }
+}
+
+/// Only for the seeded faults.
+fn without_brakes(record: &ClusterRecord) -> ClusterRecord {
+    let mut record = record.clone();
+    if Mutant::SnapshotWithoutCooldown.is_on() {
+        record.scaled_at = None;
+    }
+    if Mutant::SnapshotWithoutRate.is_on() {
+        record.counted.clear();
+    }
+    record
 }
 
 fn row<T: Serialize>(out: &mut Encoder, table: u16, value: &T) {

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeSet;
 
+use loadline_mutants::Mutant;
+
 use super::advance;
 use super::assess::{Assessment, assess};
 use super::conclude::{changes_at, conclude, draft};
@@ -71,9 +73,9 @@ pub(crate) fn react(
         state.scaling.sweep = None;
         return vec![];
     }
-    let chosen = choose_clusters(state, touched);
+    let mut chosen = choose_clusters(state, touched);
     let mut writer = Writer::new(state, at);
-    for id in chosen {
+    while let Some(id) = next_of(&mut chosen) {
         evaluate(&mut writer, id, &knobs, strategies);
     }
     writer.events
@@ -85,6 +87,13 @@ pub(crate) enum Concerns {
     Nothing,
     Cluster(ClusterId),
     AllClusters,
+}
+
+fn next_of(chosen: &mut BTreeSet<ClusterId>) -> Option<ClusterId> {
+    if Mutant::UnorderedInApply.is_on() && loadline_mutants::coin() {
+        return chosen.pop_last();
+    }
+    chosen.pop_first()
 }
 
 fn choose_clusters(state: &mut State, touched: Vec<ClusterId>) -> BTreeSet<ClusterId> {

@@ -74,6 +74,16 @@ pub(crate) fn action_claimed(state: &mut State, action: &Action) {
     }
 }
 
+/// Only for a seeded fault.
+pub(crate) fn brakes_released(state: &mut State) {
+    let all: Vec<_> = state.records().map(|(id, _)| id).collect();
+    for id in all {
+        let record = state.scaling.record_mut(id);
+        record.scaled_at = None;
+        record.counted.clear();
+    }
+}
+
 pub(crate) fn action_settled(state: &mut State, action: &Action, report: &Report) {
     // The entry at work is the one after the last that was applied.
     let index = LogIndex(state.applied.0.saturating_add(1));

@@ -1,5 +1,6 @@
 //! The replicas that a cluster should have, as one strategy after the other works on them.
 
+use loadline_mutants::Mutant;
 use serde::{Deserialize, Serialize};
 
 use super::Reason;
@@ -107,7 +108,9 @@ impl Desired {
 
     /// Whether the strategy at work may touch a replica of this name.
     pub(crate) fn may_touch(&self, name: &str) -> bool {
-        self.stage.is_some_and(|(_, scope)| scope == ReplicaScope::All || is_managed(name))
+        self.stage.is_some_and(|(_, scope)| {
+            scope == ReplicaScope::All || is_managed(name) || Mutant::ManagedOnlyIgnored.is_on()
+        })
     }
 
     /// Wants this replica, under whatever size it was wanted before. Nothing happens outside the strategy's scope.
