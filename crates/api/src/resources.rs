@@ -1,6 +1,8 @@
 //! From what the state machine keeps to what a caller sees. One way only: callers ask with requests, not with resources.
 
-use loadline_state_machine::{Answer, ClusterView, Done, Resource, ResourceChange, SettingView, Size, State, Time};
+use loadline_state_machine::{
+    Answer, ClusterView, Done, Resource, ResourceChange, RoleView, SettingView, Size, State, Time, TokenView,
+};
 
 use crate::{scaling, v1};
 
@@ -49,6 +51,33 @@ impl From<&SettingView> for v1::Setting {
     }
 }
 
+/// `state` is where the names of clusters are looked up.
+fn role(role: &RoleView, state: &State) -> v1::Role {
+    let name = |id| state.cluster_by_id(id).map(|cluster| cluster.name.clone());
+    let mut clusters: Vec<String> = role.clusters.iter().copied().filter_map(name).collect();
+    clusters.sort_unstable();
+    v1::Role {
+        name: role.name.clone(),
+        superuser: role.superuser,
+        has_password: role.has_password,
+        all_clusters: role.all_clusters,
+        clusters,
+        tokens: role.tokens.iter().map(token).collect(),
+        etag: role.updated.to_string(),
+        create_revision: role.created.index.0,
+        update_revision: role.updated.index.0,
+        create_time_ms: millis(role.created_at),
+    }
+}
+
+fn token(token: &TokenView) -> v1::Token {
+    v1::Token {
+        id: token.id.clone(),
+        create_time_ms: millis(token.created_at),
+        expire_time_ms: token.expires_at.map_or(0, millis),
+    }
+}
+
 impl From<&Size> for v1::Resource {
     fn from(size: &Size) -> v1::Resource {
         v1::Resource { resource: Some(v1::resource::Resource::Size(size.into())) }
@@ -72,6 +101,7 @@ pub fn resource(resource: &Resource, state: &State) -> v1::Resource {
         Resource::Decision(decision) => Wire::Decision(scaling::decision(decision, state)),
         Resource::Operation(operation) => Wire::Operation(scaling::operation(operation, None, state)),
         Resource::Action(action) => Wire::Action(scaling::action(action, state)),
+        Resource::Role(shown) => Wire::Role(role(shown, state)),
     };
     v1::Resource { resource: Some(wire) }
 }
@@ -91,6 +121,7 @@ pub fn write_result(done: &Done, state: &State) -> v1::WriteResult {
         Answer::Setting(setting) => Some(setting.into()),
         Answer::Strategy(strategy) => Some(resource(&Resource::Strategy(strategy.clone()), state)),
         Answer::Action(action) => Some(resource(&Resource::Action(action.clone()), state)),
+        Answer::Role(role) => Some(resource(&Resource::Role(role.as_ref().clone()), state)),
         // Nothing is left of what was deleted, and the rest is not the answer to any write of a resource.
         Answer::Nothing
         | Answer::Node(_)

@@ -73,7 +73,11 @@ impl Write {
             ResourceKind::Size => Change::DeleteSize(request),
             ResourceKind::Cluster => Change::DeleteCluster(request),
             ResourceKind::Setting => Change::DeleteSetting(request),
-            ResourceKind::Strategy | ResourceKind::Decision | ResourceKind::Operation | ResourceKind::Action => {
+            ResourceKind::Strategy
+            | ResourceKind::Decision
+            | ResourceKind::Operation
+            | ResourceKind::Action
+            | ResourceKind::Role => {
                 return Err(Invalid::one("name", format!("{} are not deleted by name", kind.plural())));
             }
         };

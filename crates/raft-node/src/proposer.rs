@@ -344,7 +344,7 @@ async fn propose_entry(
 
 /// A request of the node itself. It may safely happen twice, so it goes without an id.
 pub(crate) fn own_request(inner: &Inner, commands: Vec<Command>) -> Request {
-    Request { actor: Actor::new("loadline", inner.config.name.clone()), request_id: None, commands }
+    Request { actor: Actor::node("loadline", inner.config.name.clone()), request_id: None, commands }
 }
 
 fn settle<E>(answers: Vec<Answer>, outcome: Result<ClientWriteResult<Types>, E>) {

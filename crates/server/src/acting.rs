@@ -22,7 +22,7 @@ pub(crate) struct NodeGroup {
 impl NodeGroup {
     /// `name` is that of this node, for the audit log.
     pub(crate) fn new(name: &str, node: Node, proposals: Proposals) -> NodeGroup {
-        NodeGroup { node, proposals, actor: Actor::new(format!("node {name}"), "executor") }
+        NodeGroup { node, proposals, actor: Actor::node(format!("node {name}"), "executor") }
     }
 }
 

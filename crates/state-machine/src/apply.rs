@@ -15,8 +15,8 @@ use crate::settings::{REQUEST_WINDOW, REQUEST_WINDOW_COUNT};
 use crate::signals::report;
 use crate::strategies::STRATEGIES;
 use crate::{
-    Answer, Cause, Cluster, ClusterView, Command, Done, Event, Hash, LogIndex, Receipt, Refused, Rejection, Request,
-    Sealed, State, Time, restore,
+    Answer, Blob, Cause, Cluster, ClusterView, Command, Done, Event, Hash, LogIndex, Receipt, Refused, Rejection,
+    Request, Sealed, State, Time, restore,
 };
 
 /// More than an `apply -f` of a large file needs; one request must not hold up the log for everybody else.
@@ -35,13 +35,13 @@ pub struct Applied {
     pub events: Vec<Event>,
     /// What brought each event about; as many as there are events.
     pub causes: Vec<Cause>,
-    events_bytes: Vec<u8>,
+    events_bytes: Blob,
 }
 
 impl Applied {
     /// For the journal; these are the bytes under the hash chain.
     pub fn encode_events(&self) -> Vec<u8> {
-        self.events_bytes.clone()
+        self.events_bytes.as_slice().to_vec()
     }
 }
 
@@ -69,7 +69,7 @@ pub fn apply(state: &mut State, index: LogIndex, entry: &Sealed) -> Applied {
     let SoFar { events, causes, .. } = so_far;
     let events_bytes = encode_caused_events(causes.iter().copied().zip(&events));
     let hash = chain::extend(state, index, Link::Entry { bytes: entry.bytes(), events: &events_bytes });
-    Applied { index, time: state.now, hash, receipts, events, causes, events_bytes }
+    Applied { index, time: state.now, hash, receipts, events, causes, events_bytes: events_bytes.into() }
 }
 
 /// Passes over an index that holds something of Raft's own, as a change of membership: it is part of the chain, and
@@ -77,7 +77,7 @@ pub fn apply(state: &mut State, index: LogIndex, entry: &Sealed) -> Applied {
 pub fn pass(state: &mut State, index: LogIndex, payload: &[u8]) -> Applied {
     chain::assert_next(state, index);
     let hash = chain::extend(state, index, Link::Passed { payload });
-    let events_bytes = encode_caused_events([]);
+    let events_bytes = encode_caused_events([]).into();
     Applied { index, time: state.now, hash, receipts: vec![], events: vec![], causes: vec![], events_bytes }
 }
 
@@ -167,7 +167,7 @@ fn perform(state: &mut State, start: Moment, request: &Request) -> Performed {
     let mut done = Vec::with_capacity(count);
     for (ordinal, command) in (0..).zip(&request.commands) {
         let at = Moment { ordinal: start.ordinal + event_count(all.len()), ..start };
-        let events = decide(state, at, command).map_err(|rejection| Refused { ordinal, rejection })?;
+        let events = decide(state, at, &request.actor, command).map_err(|rejection| Refused { ordinal, rejection })?;
         for event in &events {
             evolve(state, event);
         }
@@ -190,6 +190,7 @@ fn answer(state: &State, command: &Command, events: &[Event]) -> Answer {
         | Command::DropStrategies { .. }
         | Command::PauseCluster { .. }
         | Command::ResumeCluster { .. }
+        | Command::DropRole { .. }
         | Command::AbortRestore { .. } => None,
         Command::AnnounceLeader { .. } => state.epoch().map(Answer::Epoch),
         Command::AdmitNode { .. } => events.iter().find_map(|event| match event {
@@ -223,6 +224,12 @@ fn answer(state: &State, command: &Command, events: &[Event]) -> Answer {
         Command::CreateStrategy { target, kind, .. } | Command::ChangeStrategy { target, kind, .. } => {
             state.strategy_for(target, *kind).cloned().map(Answer::Strategy)
         }
+        Command::CreateRole { name: role, .. }
+        | Command::AlterRole { name: role, .. }
+        | Command::GrantUsage { role, .. }
+        | Command::RevokeUsage { role, .. }
+        | Command::CreateToken { role, .. }
+        | Command::DropToken { role, .. } => state.role(role).map(|role| Answer::Role(Box::new(role.view()))),
         Command::ReportSignals { collector, clusters, .. } => {
             Some(Answer::Reported(report::receipt(state, collector, clusters, events)))
         }

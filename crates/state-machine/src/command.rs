@@ -5,8 +5,8 @@
 
 use crate::encoding::numbered;
 use crate::{
-    ActionId, Blob, ClusterReport, Epoch, Hash, NodeNumber, Options, Outcome, Revision, RulesVersion, Span,
-    StrategyKind, TargetName,
+    ActionId, Blob, ClusterReport, Epoch, Hash, NodeNumber, Options, Outcome, PasswordChange, Revision, RulesVersion,
+    ScramVerifier, Span, StrategyKind, TargetName, UsageOn,
 };
 
 numbered! {
@@ -110,5 +110,21 @@ numbered! {
         86 => ResolveAction { action: ActionId, succeeded: bool, reason: String },
         /// Nobody will find out what came of it, or wants it done.
         87 => AbandonAction { action: ActionId, reason: String },
+
+        /// Without a verifier it cannot log in with a password.
+        110 => CreateRole { name: String, superuser: bool, verifier: Option<ScramVerifier>, if_not_exists: bool },
+        /// What is absent stays as it is.
+        111 => AlterRole {
+            name: String,
+            superuser: Option<bool>,
+            password: PasswordChange,
+            etag: Option<Revision>,
+        },
+        112 => DropRole { name: String, etag: Option<Revision>, allow_missing: bool },
+        113 => GrantUsage { role: String, on: UsageOn },
+        114 => RevokeUsage { role: String, on: UsageOn },
+        /// The edge has made the token and shown it to whoever asked; here is only what it is recognised by.
+        115 => CreateToken { role: String, token: String, hash: Hash, expires_in: Option<Span> },
+        116 => DropToken { role: String, token: String, allow_missing: bool },
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Here is only who decides what; the rules are beside the tables they are about (`sizes`, `clusters`, `settings`, ...).
 
+use crate::access::authorize::authorize;
+use crate::access::commands as access;
 use crate::configuration::commands::{self as strategies, Changes, Check};
 use crate::scaling::claims::Claim;
 use crate::scaling::knobs::require_feature;
@@ -9,8 +11,8 @@ use crate::scaling::removal::{Removal, drop_cluster};
 use crate::scaling::{by_hand, claims, pause};
 use crate::signals::report::report;
 use crate::{
-    Command, Event, LogIndex, RULES_VERSION_MAX, Rejection, Revision, State, Time, clusters, nodes, restore, rules,
-    settings, sizes,
+    Actor, Command, Event, LogIndex, RULES_VERSION_MAX, Rejection, Revision, State, Time, clusters, nodes, restore,
+    rules, settings, sizes,
 };
 
 /// Where in the log a decision is made: index, logical time, and how many events the entry has brought about so far.
@@ -39,7 +41,8 @@ pub(crate) fn event_count(count: usize) -> u32 {
 }
 
 /// The events that this command brings about, or why it is refused. No events: all is as asked already.
-pub(crate) fn decide(state: &State, at: Moment, command: &Command) -> Result<Vec<Event>, Rejection> {
+pub(crate) fn decide(state: &State, at: Moment, actor: &Actor, command: &Command) -> Result<Vec<Event>, Rejection> {
+    authorize(state, at, actor, command)?;
     match command {
         Command::AnnounceLeader { node, term } => nodes::announce(state.leader, state.incarnation, at, *node, *term),
         Command::Tick => Ok(vec![]),
@@ -126,5 +129,19 @@ pub(crate) fn decide(state: &State, at: Moment, command: &Command) -> Result<Vec
             by_hand::resolve(state, at, *action, *succeeded, reason)
         }
         Command::AbandonAction { action, reason } => by_hand::abandon(state, at, *action, reason),
+
+        Command::CreateRole { name, superuser, verifier, if_not_exists } => {
+            access::create(state, at, name, *superuser, verifier.as_ref(), *if_not_exists)
+        }
+        Command::AlterRole { name, superuser, password, etag } => {
+            access::alter(state, at, name, *superuser, password, *etag)
+        }
+        Command::DropRole { name, etag, allow_missing } => access::drop(state, name, *etag, *allow_missing),
+        Command::GrantUsage { role, on } => access::grant(state, at, role, on),
+        Command::RevokeUsage { role, on } => access::revoke(state, at, role, on),
+        Command::CreateToken { role, token, hash, expires_in } => {
+            access::create_token(state, at, role, token, *hash, *expires_in)
+        }
+        Command::DropToken { role, token, allow_missing } => access::drop_token(state, at, role, token, *allow_missing),
     }
 }

@@ -1,9 +1,12 @@
 //! What goes into the replicated log: an entry of requests, sealed into the bytes that every node stores and hashes.
 
+use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::encoding::{Decoder, Encoder};
-use crate::{Actor, Command, DecodeError, Hash, RULES_VERSION_MAX, Refused, Rejection, RequestId, Time};
+use crate::{Actor, Command, DecodeError, Hash, Proof, RULES_VERSION_MAX, Refused, Rejection, RequestId, Time};
 
 const ENTRY_FORMAT: u16 = 1;
 const REQUEST_FORMAT: u16 = 1;
@@ -68,8 +71,9 @@ impl Request {
     }
 
     fn write(&self, out: &mut Encoder) {
-        out.put(&self.actor);
-        out.put(&self.request_id);
+        out.put(&self.actor.name);
+        out.put(&self.actor.source);
+        out.put(&Stamp::of(&self.actor.proof, self.request_id));
         out.put(&self.commands.len());
         for command in &self.commands {
             command.write(out);
@@ -77,19 +81,57 @@ impl Request {
     }
 
     fn read(from: &mut Decoder<'_>) -> Result<Self, DecodeError> {
-        let actor = from.take()?;
-        let request_id = from.take()?;
+        let actor = Actor::new(from.take::<String>()?, from.take::<String>()?);
+        let (proof, request_id) = from.take::<Stamp>()?.parts();
+        let actor = actor.proven(proof);
         let commands = (0..from.take::<usize>()?).map(|_| Command::read(from)).collect::<Result<_, _>>()?;
         Ok(Self { actor, request_id, commands })
     }
 }
 
+/// The request id and how it is known who asked, as they are written. The first two are the bytes of the optional id that
+/// there was before anybody could log in.
+#[derive(Serialize, Deserialize)]
+enum Stamp {
+    Said,
+    SaidOnce(RequestId),
+    Proven(Proof),
+    ProvenOnce(Proof, RequestId),
+}
+
+impl Stamp {
+    fn of(proof: &Proof, request_id: Option<RequestId>) -> Self {
+        match (proof, request_id) {
+            (Proof::Said, None) => Self::Said,
+            (Proof::Said, Some(id)) => Self::SaidOnce(id),
+            (proof, None) => Self::Proven(proof.clone()),
+            (proof, Some(id)) => Self::ProvenOnce(proof.clone(), id),
+        }
+    }
+
+    fn parts(self) -> (Proof, Option<RequestId>) {
+        match self {
+            Self::Said => (Proof::Said, None),
+            Self::SaidOnce(id) => (Proof::Said, Some(id)),
+            Self::Proven(proof) => (proof, None),
+            Self::ProvenOnce(proof, id) => (proof, Some(id)),
+        }
+    }
+}
+
 /// An entry with its bytes. They are made once, by the leader that packed it; every other node stores, sends and hashes
 /// the bytes it was given, so that nobody's encoder can make a difference.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Sealed {
     entry: Arc<Entry>,
     bytes: Arc<[u8]>,
+}
+
+/// Without the bytes: they say the same, and among them is what is never shown of a credential.
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.entry.fmt(f)
+    }
 }
 
 impl Sealed {

@@ -9,8 +9,8 @@ use crate::encoding::{Decoder, Encoder, numbered};
 use crate::table::Key;
 use crate::{
     Action, Blob, Cluster, ClusterId, Decision, DecodeError, Epoch, Hash, LogIndex, NodeNumber, Observation, Operation,
-    OperationEnd, Pause, Reason, Report, RestoredKnowledge, ResumeReason, Revision, RulesVersion, SettingValue, Size,
-    Strategy, StrategyId,
+    OperationEnd, Pause, Reason, Report, RestoredKnowledge, ResumeReason, Revision, Role, RulesVersion, SettingValue,
+    Size, Strategy, StrategyId,
 };
 
 numbered! {
@@ -92,6 +92,17 @@ numbered! {
         100 => OperationBegun { operation: Operation },
         101 => OperationAdvanced { operation: Operation },
         102 => OperationEnded { operation: Operation, end: OperationEnd },
+
+        110 => RoleCreated { role: Role },
+        111 => RoleChanged { role: Role },
+        112 => RoleDropped { role: Role },
+        /// On this cluster, or, without one, on all.
+        113 => UsageGranted { role: Role, on: Option<ClusterId> },
+        /// Also because the cluster has gone.
+        114 => UsageRevoked { role: Role, on: Option<ClusterId> },
+        115 => TokenCreated { role: Role, token: String },
+        116 => TokenDropped { role: Role, token: String },
+        117 => RoleRestored { role: Role },
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use loadline_mutants::Mutant;
 
+use crate::access::Roles;
 use crate::clusters::Clusters;
 use crate::nodes::{Leader, Nodes};
 use crate::restore::Staging;
@@ -76,6 +77,7 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
             state.sizes = Sizes::default();
             state.clusters = Clusters::default();
             state.settings = Settings::default();
+            state.roles = Roles::default();
             state.scaling.forget_all_clusters();
         }
         Event::RestoreAborted { .. } => state.restore = None,
@@ -113,5 +115,14 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
             scaling::operation_put(state, operation);
         }
         Event::OperationEnded { operation, end } => scaling::operation_ended(state, operation, *end),
+
+        Event::RoleCreated { role }
+        | Event::RoleChanged { role }
+        | Event::UsageGranted { role, .. }
+        | Event::UsageRevoked { role, .. }
+        | Event::TokenCreated { role, .. }
+        | Event::TokenDropped { role, .. }
+        | Event::RoleRestored { role } => state.roles.put(role),
+        Event::RoleDropped { role } => state.roles.remove(&role.name),
     }
 }

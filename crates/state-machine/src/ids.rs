@@ -216,18 +216,48 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// Who asked, and by which way it reached us.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// Who asked, by which way it reached us, and how that is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Actor {
     pub name: String,
     /// Where the request came from, for the audit only: a retry may come by another way and is still the same request.
     pub source: String,
+    pub proof: Proof,
 }
 
 impl Actor {
+    /// Somebody who says that this is their name.
     pub fn new(name: impl Into<String>, source: impl Into<String>) -> Self {
-        Self { name: name.into(), source: source.into() }
+        Self { name: name.into(), source: source.into(), proof: Proof::Said }
     }
+
+    /// One of our own nodes, about its duties.
+    pub fn node(name: impl Into<String>, source: impl Into<String>) -> Self {
+        Self { proof: Proof::Node, ..Self::new(name, source) }
+    }
+
+    #[must_use]
+    pub fn proven(self, proof: Proof) -> Self {
+        Self { proof, ..self }
+    }
+}
+
+/// How it is known that somebody is who they say. New ways go at the end: the place is the number in the log.
+///
+/// Only the edge that has seen the proof says so, and only a node of the group can put it into the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Proof {
+    /// It is not known. Good enough only as long as nobody can log in.
+    #[default]
+    Said,
+    /// It is one of our own nodes.
+    Node,
+    /// The caller is on the machine of a node that was told to trust its own machine, as in `loadline dev`.
+    Machine,
+    /// The password of the role of this name.
+    Password,
+    /// The token of this id, which must still be one of the role of this name.
+    Token(String),
 }
 
 impl fmt::Display for Actor {

@@ -6,7 +6,7 @@
 //! Where to look:
 //! - [`apply`] is the way of one entry: deduplicate, `decide`, `evolve`, `react`, extend the hash chain.
 //! - [`Command`] is what can be asked, [`Event`] what can have happened, [`Rejection`] why something is refused.
-//! - [`State`] is what is believed; `sizes`, `clusters`, `settings`, `nodes`, `requests` and `restore` are its parts, each
+//! - [`State`] is what is believed; `sizes`, `clusters`, `settings`, `access`, `nodes`, `requests` and `restore` are its parts, each
 //!   beside the rules that govern it.
 //! - `encoding` is how all of it becomes bytes.
 //!
@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic)]
 
+mod access;
 mod apply;
 pub mod audit;
 mod chain;
@@ -47,6 +48,8 @@ mod strategies;
 mod table;
 mod time;
 
+pub use access::rejection::AccessRejection;
+pub use access::{PasswordChange, Role, RoleView, ScramVerifier, Token, TokenView, UsageOn};
 pub use apply::{Applied, COMMANDS_PER_REQUEST_MAX, apply, pass, rehearse};
 pub use chain::{CHECKPOINT_EVERY, CHECKPOINTS_KEPT};
 pub use clusters::{Cluster, ClusterView};
@@ -59,7 +62,9 @@ pub use configuration::{Approval, Configuration, ConfigurationProblem, ReplicaSc
 pub use encoding::{Blob, DecodeError};
 pub use entry::{Entry, Request, Sealed};
 pub use event::{AbortReason, Cause, Event, decode_caused_events, decode_events, encode_caused_events};
-pub use ids::{Actor, ClusterId, Epoch, Hash, LogIndex, NodeNumber, ParseIdError, RequestId, Revision, RulesVersion};
+pub use ids::{
+    Actor, ClusterId, Epoch, Hash, LogIndex, NodeNumber, ParseIdError, Proof, RequestId, Revision, RulesVersion,
+};
 pub use nodes::Leader;
 pub use receipt::{Answer, Done, Receipt, Refused};
 pub use rejection::{Field, NameProblem, Rejection, RejectionClass};

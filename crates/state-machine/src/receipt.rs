@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::encoding::{Decoder, Encoder};
 use crate::{
     Action, Cluster, ClusterView, DecodeError, Epoch, LogIndex, NodeNumber, Rejection, ReportReceipt, Revision,
-    SettingView, Size, Strategy,
+    RoleView, SettingView, Size, Strategy,
 };
 
 const RECEIPT_FORMAT: u16 = 1;
@@ -76,4 +76,5 @@ pub enum Answer {
     Action(Box<Action>),
     /// A cluster that says itself where it lives, or has just stopped to.
     PlacedCluster(ClusterView),
+    Role(Box<RoleView>),
 }

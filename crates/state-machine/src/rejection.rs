@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::access::rejection::AccessRejection;
 use crate::scaling::rejection::ScalingRejection;
 use crate::{Hash, LogIndex, NodeNumber, RequestId, ResourceName, Revision, RulesVersion, Span, Time};
 
@@ -83,11 +84,21 @@ pub enum Rejection {
 
     #[error(transparent)]
     Scaling(ScalingRejection),
+
+    /// Boxed: it is the largest, and a `Result` is as large as the worst that can be in it.
+    #[error(transparent)]
+    Access(Box<AccessRejection>),
 }
 
 impl From<ScalingRejection> for Rejection {
     fn from(rejection: ScalingRejection) -> Self {
         Self::Scaling(rejection)
+    }
+}
+
+impl From<AccessRejection> for Rejection {
+    fn from(rejection: AccessRejection) -> Self {
+        Self::Access(Box::new(rejection))
     }
 }
 
@@ -104,6 +115,10 @@ pub enum RejectionClass {
     Precondition,
     /// It cannot be said any more whether this was done.
     TooOld,
+    /// Nobody knows who asks.
+    Unauthenticated,
+    /// Whoever asks may not.
+    Denied,
 }
 
 /// Which part of a command is meant. New ones go at the end: the place is the number in stored receipts.
@@ -141,6 +156,10 @@ pub enum Field {
     Attempt,
     Backend,
     Parameters,
+    Role,
+    Token,
+    Iterations,
+    Salt,
 }
 
 impl Field {
@@ -178,6 +197,10 @@ impl Field {
             Self::Attempt => "attempt",
             Self::Backend => "backend",
             Self::Parameters => "parameters",
+            Self::Role => "role",
+            Self::Token => "token",
+            Self::Iterations => "iterations",
+            Self::Salt => "salt",
         }
     }
 }
@@ -233,6 +256,7 @@ impl Rejection {
             Self::BackupUnreadable { .. } => "BACKUP_UNREADABLE",
             Self::BackupTooNew { .. } => "BACKUP_TOO_NEW",
             Self::Scaling(rejection) => rejection.code(),
+            Self::Access(rejection) => rejection.code(),
         }
     }
 
@@ -264,6 +288,7 @@ impl Rejection {
             | Self::BackupTooNew { .. } => RejectionClass::Precondition,
             Self::RequestTooOld { .. } => RejectionClass::TooOld,
             Self::Scaling(rejection) => rejection.class(),
+            Self::Access(rejection) => rejection.class(),
         }
     }
 
@@ -284,6 +309,7 @@ impl Rejection {
             Self::UnknownSetting { .. } | Self::NotFound { .. } => Field::Name,
             Self::InvalidSetting { .. } => Field::Value,
             Self::Scaling(rejection) => return rejection.field().map(Field::as_str),
+            Self::Access(rejection) => return rejection.field().map(Field::as_str),
             Self::RulesCannotFall { .. } | Self::RulesUnknown { .. } => Field::To,
             Self::StaleTerm { .. }
             | Self::AlreadyFounded { .. }
@@ -371,6 +397,7 @@ impl Rejection {
                 vec![("backup", backup.to_string()), ("current", current.to_string())]
             }
             Self::Scaling(rejection) => rejection.metadata(),
+            Self::Access(rejection) => rejection.metadata(),
         }
     }
 }

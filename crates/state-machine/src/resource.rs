@@ -1,4 +1,4 @@
-//! What a user can get and watch: one name space of sizes, clusters and settings, and how events change it.
+//! What a user can get and watch: one name space of sizes, clusters, settings, roles and what scaling makes, and how events change it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::ids::ParseIdError;
 use crate::settings::{self, SettingView};
 use crate::{
-    Action, ActionId, ClusterId, ClusterView, Decision, Event, Operation, OperationId, Rejection, Revision, Size,
-    Strategy, StrategyId,
+    Action, ActionId, ClusterId, ClusterView, Decision, Event, Operation, OperationId, Rejection, Revision, RoleView,
+    Size, Strategy, StrategyId,
 };
 
 /// New kinds go at the end: the place is the number in stored receipts.
@@ -25,11 +25,20 @@ pub enum ResourceKind {
     Operation,
     /// Only until it is settled.
     Action,
+    Role,
 }
 
 impl ResourceKind {
-    pub const ALL: &'static [Self] =
-        &[Self::Size, Self::Cluster, Self::Setting, Self::Strategy, Self::Decision, Self::Operation, Self::Action];
+    pub const ALL: &'static [Self] = &[
+        Self::Size,
+        Self::Cluster,
+        Self::Setting,
+        Self::Strategy,
+        Self::Decision,
+        Self::Operation,
+        Self::Action,
+        Self::Role,
+    ];
 
     /// As in a resource name: "clusters".
     pub fn plural(self) -> &'static str {
@@ -41,6 +50,7 @@ impl ResourceKind {
             Self::Decision => "decisions",
             Self::Operation => "operations",
             Self::Action => "actions",
+            Self::Role => "roles",
         }
     }
 }
@@ -56,7 +66,7 @@ impl FromStr for ResourceKind {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::ALL.iter().copied().find(|kind| kind.plural() == text).ok_or_else(|| {
-            let expected = "sizes, clusters, settings, strategies, decisions, operations or actions";
+            let expected = "sizes, clusters, settings, strategies, decisions, operations, actions or roles";
             ParseIdError::new("kind of resource", text, expected)
         })
     }
@@ -95,6 +105,10 @@ impl ResourceName {
         Self { kind: ResourceKind::Operation, name: id.to_string() }
     }
 
+    pub fn role(name: impl Into<String>) -> Self {
+        Self { kind: ResourceKind::Role, name: name.into() }
+    }
+
     pub fn action(id: ActionId) -> Self {
         Self { kind: ResourceKind::Action, name: id.to_string() }
     }
@@ -128,6 +142,7 @@ pub enum Resource {
     Decision(Box<Decision>),
     Operation(Box<Operation>),
     Action(Box<Action>),
+    Role(RoleView),
 }
 
 impl Resource {
@@ -140,6 +155,7 @@ impl Resource {
             Self::Decision(decision) => ResourceName::decision(decision.cluster),
             Self::Operation(operation) => ResourceName::operation(operation.id),
             Self::Action(action) => ResourceName::action(action.id),
+            Self::Role(role) => ResourceName::role(&role.name),
         }
     }
 
@@ -150,6 +166,7 @@ impl Resource {
             Self::Cluster(shown) => Some(shown.cluster.updated),
             Self::Setting(setting) => setting.updated,
             Self::Strategy(strategy) => Some(strategy.updated),
+            Self::Role(role) => Some(role.updated),
             Self::Decision(_) | Self::Operation(_) | Self::Action(_) => None,
         }
     }
@@ -242,6 +259,14 @@ pub fn resource_changes(events: &[Event]) -> Vec<ResourceChange> {
             Event::ActionSettled { action, .. } => {
                 changes.push(ResourceChange::gone(ResourceName::action(action.id)));
             }
+            Event::RoleCreated { role }
+            | Event::RoleChanged { role }
+            | Event::UsageGranted { role, .. }
+            | Event::UsageRevoked { role, .. }
+            | Event::TokenCreated { role, .. }
+            | Event::TokenDropped { role, .. }
+            | Event::RoleRestored { role } => changes.push(ResourceChange::put(Resource::Role(role.view()))),
+            Event::RoleDropped { role } => changes.push(ResourceChange::gone(ResourceName::role(&role.name))),
             Event::StrategyFaulted { .. }
             | Event::DeadLetterCleared { .. }
             | Event::SignalsReported { .. }

@@ -1,7 +1,7 @@
 //! Restoring a backup. It comes through the log chunk by chunk, is staged in the state, and is put in place by one
 //! command, so that every node switches at the same index and a restore that breaks off leaves nothing behind.
 //!
-//! What the backup decides: sizes, clusters, strategies, settings. What stays ours: the log and its chain, time, leader, rules and
+//! What the backup decides: sizes, clusters, strategies, settings, and roles unless that would let everybody in. What stays ours: the log and its chain, time, leader, rules and
 //! the memory of requests. The group starts a new incarnation, so that nothing that was set in motion in the life that the
 //! backup remembers, or in the one it replaces, can be taken for something of the new one.
 //!
@@ -11,6 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::commands as access;
 use crate::decide::Moment;
 use crate::event::AbortReason;
 use crate::names::{check_range, shortened};
@@ -140,6 +141,7 @@ fn replace(state: &State, at: Moment, restore: Revision, backup: &State) -> Vec<
     events.extend(gone.map(|size| Event::SizeDropped { size: size.clone() }));
     let gone = state.clusters.after(None).filter(|cluster| backup.clusters.get(&cluster.name).is_none());
     events.extend(gone.map(|cluster| Event::ClusterDropped { cluster: cluster.clone() }));
+    access::gone(state, backup, &mut events);
 
     let incarnation = state.incarnation.max(backup.incarnation).saturating_add(1).max(at.now.as_millis());
     events.push(Event::RestoreFinished {
@@ -169,6 +171,7 @@ fn replace(state: &State, at: Moment, restore: Revision, backup: &State) -> Vec<
         let updated = at.revision_of(events.len());
         events.push(Event::SettingRestored { name: name.to_owned(), value, updated });
     }
+    access::restored(state, backup, at, &mut events);
     restored::beginnings(state, backup, at, &mut events);
     events
 }

@@ -8,6 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::access::Roles;
 use crate::chain::CHECKPOINT_EVERY;
 use crate::clusters::Clusters;
 use crate::nodes::{Leader, Nodes};
@@ -38,6 +39,7 @@ pub struct State {
     pub(crate) sizes: Sizes,
     pub(crate) clusters: Clusters,
     pub(crate) settings: Settings,
+    pub(crate) roles: Roles,
     pub(crate) requests: Requests,
     pub(crate) restore: Option<Arc<Staging>>,
     pub(crate) scaling: Scaling,
@@ -58,6 +60,7 @@ impl State {
             sizes: Sizes::default(),
             clusters: Clusters::default(),
             settings: Settings::default(),
+            roles: Roles::default(),
             requests: Requests::default(),
             restore: None,
             scaling: Scaling::default(),
@@ -172,6 +175,7 @@ impl State {
                 self.operation(name.name.parse().ok()?).cloned().map(Box::new).map(Resource::Operation)
             }
             ResourceKind::Action => self.action(name.name.parse().ok()?).cloned().map(Box::new).map(Resource::Action),
+            ResourceKind::Role => self.role(&name.name).map(|role| Resource::Role(role.view())),
         }
     }
 
@@ -214,6 +218,7 @@ impl fmt::Debug for State {
             .field("epoch", &self.epoch())
             .field("sizes", &self.size_count())
             .field("clusters", &self.cluster_count())
+            .field("roles", &self.role_count())
             .field("strategies", &self.strategy_count())
             .field("actions", &self.action_count())
             .field("requests", &self.request_count())

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use loadline_mutants::Mutant;
 use serde::{Deserialize, Serialize};
 
+use crate::access::commands as access;
 use crate::encoding::{Decoder, Encoder};
 use crate::nodes::{Leader, Nodes};
 use crate::requests::{Floor, Remembered, Requests};
@@ -17,8 +18,8 @@ use crate::scaling::encoding as scaling;
 use crate::settings::{self, SettingRow};
 use crate::table::{Key, Table};
 use crate::{
-    Blob, Cluster, ClusterId, DecodeError, Hash, LogIndex, RULES_VERSION_MAX, RequestId, RulesVersion, Size, State,
-    Time, clusters, sizes,
+    Blob, Cluster, ClusterId, DecodeError, Hash, LogIndex, RULES_VERSION_MAX, RequestId, Role, RulesVersion, Size,
+    State, Time, clusters, sizes,
 };
 
 const STATE_FORMAT: u16 = 1;
@@ -33,6 +34,7 @@ mod table {
     /// Where a cluster lives, if it says so itself.
     pub(super) const PLACEMENT: u16 = 21;
     pub(super) const SETTING: u16 = 30;
+    pub(super) const ROLE: u16 = 35;
     pub(super) const STAGING: u16 = 40;
     pub(super) const STAGING_CHUNK: u16 = 41;
     pub(super) const REQUEST: u16 = 50;
@@ -80,6 +82,9 @@ impl State {
         }
         for setting in self.settings.rows() {
             row(&mut out, table::SETTING, &setting);
+        }
+        for role in self.roles.iter() {
+            row(&mut out, table::ROLE, role);
         }
         if let Some(staging) = &self.restore {
             row(&mut out, table::STAGING, &staging.head);
@@ -133,6 +138,7 @@ impl Reading {
             table::CLUSTER => self.cluster(&row.take()?),
             table::PLACEMENT => self.placement(row.take()?),
             table::SETTING => self.setting(row.take()?),
+            table::ROLE => self.role(&row.take()?),
             table::STAGING => self.staging(row.take()?),
             table::STAGING_CHUNK => self.chunk(row.take()?),
             table::REQUEST => self.request(row.take()?),
@@ -201,6 +207,12 @@ impl Reading {
         Ok(())
     }
 
+    fn role(&mut self, role: &Role) -> Result<(), DecodeError> {
+        check(access::is_possible(&self.state, role), || format!("role {:?} is impossible", role.name))?;
+        self.state.roles.put(role);
+        Ok(())
+    }
+
     fn staging(&mut self, head: StagingHead) -> Result<(), DecodeError> {
         let fits = self.state.restore.is_none() && (1..=RESTORE_BYTES_MAX).contains(&head.bytes_total);
         check(fits, || format!("restore {} is impossible", head.restore))?;
@@ -230,6 +242,8 @@ impl Reading {
     }
 
     fn finish(self) -> Result<State, DecodeError> {
+        let roles = &self.state.roles;
+        check(!roles.closed() || roles.has_key(), || "nobody can manage the roles".to_owned())?;
         match self.last {
             Some(_) => scaling::check_whole(&self.state).map(|()| self.state),
             None => Err(DecodeError::Truncated { what: "state" }),

@@ -4,11 +4,11 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{NOON, World, anonymous, request_id};
+use common::{NOON, World, access_samples, proven, request_id};
 use loadline_state_machine::{
-    Actor, Applied, Cluster, Command, Entry, Epoch, Event, Hash, LogIndex, NodeNumber, Receipt, Request, Resource,
-    ResourceName, Revision, RulesVersion, Sealed, SettingView, Size, Span, State, Time, apply, decode_caused_events,
-    pass, rehearse, resource_changes,
+    Actor, Applied, Cluster, Command, Entry, Epoch, Event, Hash, LogIndex, NodeNumber, PasswordChange, Proof, Receipt,
+    Request, Resource, ResourceName, Revision, Role, RulesVersion, Sealed, SettingView, Size, Span, State, Time,
+    UsageOn, apply, decode_caused_events, pass, rehearse, resource_changes,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -68,6 +68,59 @@ fn command() -> impl Strategy<Value = Command> {
         }),
         1 => revision().prop_map(|restore| Command::FinishRestore { restore }),
         1 => proptest::option::of(revision()).prop_map(|restore| Command::AbortRestore { restore }),
+        3 => about_roles(),
+    ]
+}
+
+fn role() -> impl Strategy<Value = String> {
+    select(vec!["alice", "bob", "public"]).prop_map(str::to_owned)
+}
+
+fn token() -> impl Strategy<Value = String> {
+    select(vec!["token-of-alice", "token-of-bob", "token"]).prop_map(str::to_owned)
+}
+
+fn usage() -> impl Strategy<Value = UsageOn> {
+    prop_oneof![1 => Just(UsageOn::AllClusters), 3 => name().prop_map(UsageOn::Cluster)]
+}
+
+fn about_roles() -> impl Strategy<Value = Command> {
+    let verifier = || proptest::option::of(Just(access_samples::verifier()));
+    let password =
+        select(vec![PasswordChange::Keep, PasswordChange::Clear, PasswordChange::Set(access_samples::verifier())]);
+    let expiry = proptest::option::of((1..5u64).prop_map(Span::from_mins));
+    prop_oneof![
+        (role(), any::<bool>(), verifier(), any::<bool>()).prop_map(|(name, superuser, verifier, if_not_exists)| {
+            Command::CreateRole { name, superuser, verifier, if_not_exists }
+        }),
+        (role(), any::<Option<bool>>(), password, etag())
+            .prop_map(|(name, superuser, password, etag)| Command::AlterRole { name, superuser, password, etag }),
+        (role(), etag(), any::<bool>()).prop_map(|(name, etag, allow_missing)| Command::DropRole {
+            name,
+            etag,
+            allow_missing
+        }),
+        (role(), usage()).prop_map(|(role, on)| Command::GrantUsage { role, on }),
+        (role(), usage()).prop_map(|(role, on)| Command::RevokeUsage { role, on }),
+        (role(), token(), expiry).prop_map(|(role, token, expires_in)| {
+            Command::CreateToken { role, token, hash: Hash([1; 32]), expires_in }
+        }),
+        (role(), token(), any::<bool>()).prop_map(|(role, token, allow_missing)| Command::DropToken {
+            role,
+            token,
+            allow_missing
+        }),
+    ]
+}
+
+/// Mostly a node, which may do everything whoever can log in.
+fn proof() -> impl Strategy<Value = Proof> {
+    prop_oneof![
+        6 => Just(Proof::Node),
+        2 => Just(Proof::Said),
+        1 => Just(Proof::Machine),
+        1 => Just(Proof::Password),
+        1 => token().prop_map(Proof::Token),
     ]
 }
 
@@ -88,9 +141,9 @@ enum Step {
 
 fn request() -> impl Strategy<Value = Request> {
     let id = proptest::option::of((0..20 * 60_000u64, 0..4u64));
-    let actor = select(vec!["alice", "bob"]);
-    (actor, id, vec(command(), 0..4)).prop_map(|(actor, id, commands)| Request {
-        actor: Actor::new(actor, "test"),
+    let actor = (select(vec!["alice", "bob"]), proof());
+    (actor, id, vec(command(), 0..4)).prop_map(|((actor, proof), id, commands)| Request {
+        actor: Actor::new(actor, "test").proven(proof),
         // Ids from around the beginning: some will be too old, some from the future, some the same.
         request_id: id.map(|(millis, number)| request_id(NOON + Span::from_millis(millis / 60_000 * 60_000), number)),
         commands,
@@ -133,10 +186,12 @@ impl Run {
             }
             Step::Restore => {
                 // Another restore may be under way, and would be given up by the first event of the new one.
-                self.entry(vec![anonymous(vec![Command::AbortRestore { restore: None }])]);
+                let by_node = |commands| vec![proven("n1", Proof::Node, commands)];
+                self.entry(by_node(vec![Command::AbortRestore { restore: None }]));
                 let index = self.world.next_index();
-                self.entry(vec![anonymous(common::restore_commands(&self.backup, index, 50))]);
-                self.check_restored();
+                let before = self.world.state.clone();
+                self.entry(by_node(common::restore_commands(&self.backup, index, 50)));
+                self.check_restored(&before);
             }
             Step::Entry { clock, requests } => {
                 let millis = self.world.time.as_millis().saturating_add_signed(*clock);
@@ -147,7 +202,7 @@ impl Run {
     }
 
     /// Everything is as it was in the backup, but for the etags.
-    fn check_restored(&self) {
+    fn check_restored(&self, before: &State) {
         let (_, applied) = self.log.last().expect("the restore is in the log");
         assert!(applied.receipts[0].result.is_ok(), "{:?}", applied.receipts[0].result);
         let backup = State::decode(&self.backup).expect("our own backup can be read");
@@ -165,6 +220,13 @@ impl Run {
             backup.settings().into_iter().map(setting).collect::<Vec<_>>()
         );
         assert!(state.incarnation() > backup.incarnation());
+        // But that a backup in which nobody can log in does not open a group that is closed.
+        let from = if backup.login_needed() || !before.login_needed() { &backup } else { before };
+        let role = |role: &Role| Role { updated: Revision::default(), clusters: vec![], ..role.clone() };
+        assert_eq!(
+            state.roles_after(None).map(role).collect::<Vec<_>>(),
+            from.roles_after(None).map(role).collect::<Vec<_>>()
+        );
     }
 
     fn entry(&mut self, requests: Vec<Request>) {
@@ -188,7 +250,8 @@ fn resources(state: &State) -> BTreeMap<ResourceName, Resource> {
     let sizes = state.sizes().cloned().map(Resource::Size);
     let clusters = state.clusters_after(None).map(|it| Resource::Cluster(state.cluster_view(it)));
     let settings = state.settings().into_iter().map(Resource::Setting);
-    sizes.chain(clusters).chain(settings).map(|resource| (resource.name(), resource)).collect()
+    let roles = state.roles_after(None).map(|role| Resource::Role(role.view()));
+    sizes.chain(clusters).chain(settings).chain(roles).map(|resource| (resource.name(), resource)).collect()
 }
 
 fn check_tables(state: &State) -> Result<(), TestCaseError> {
@@ -212,6 +275,17 @@ fn check_tables(state: &State) -> Result<(), TestCaseError> {
         let rest: Vec<_> = state.clusters_after(Some(&cluster.name)).collect();
         prop_assert_eq!(rest.as_slice(), &clusters[place + 1..], "a page begins after the last name");
     }
+    let roles: Vec<_> = state.roles_after(None).collect();
+    prop_assert!(roles.windows(2).all(|pair| pair[0].name < pair[1].name), "names of roles ascend");
+    prop_assert_eq!(roles.len(), state.role_count());
+    prop_assert_eq!(state.login_needed(), roles.iter().any(|role| role.can_log_in()));
+    prop_assert!(!state.login_needed() || roles.iter().any(|role| role.superuser && role.can_log_in()), "locked out");
+    for role in &roles {
+        prop_assert!(role.clusters.iter().all(|id| state.cluster_by_id(*id).is_some()), "USAGE on what is gone");
+        for token in &role.tokens {
+            prop_assert_eq!(state.token(&token.id), Some((*role, token)), "a token is of one role");
+        }
+    }
     Ok(())
 }
 
@@ -224,6 +298,7 @@ fn check_step(before: &State, after: &State, applied: &Applied) -> Result<(), Te
     prop_assert!(after.incarnation() >= before.incarnation());
     prop_assert!(after.epoch() >= before.epoch(), "an epoch went back");
     prop_assert!(after.rules() >= before.rules());
+    prop_assert!(after.login_needed() || !before.login_needed(), "a group that was closed is open");
 
     prop_assert_eq!(applied.causes.len(), applied.events.len());
     let caused: Vec<_> = applied.causes.iter().copied().zip(applied.events.iter().cloned()).collect();
@@ -287,6 +362,11 @@ proptest! {
             check_tables(&run.world.state)?;
             for (sealed, applied) in new {
                 prop_assert_eq!(applied.receipts.len(), sealed.as_ref().map_or(0, |it| it.entry().requests.len()));
+                let asked = sealed.iter().flat_map(|it| &it.entry().requests).zip(&applied.receipts);
+                for (_, receipt) in asked.filter(|(request, _)| request.actor.proof == Proof::Said) {
+                    let through = receipt.result.is_ok() && !receipt.repeated;
+                    prop_assert!(!(before.login_needed() && through), "nobody knows who that was");
+                }
                 for number in node_numbers(applied) {
                     prop_assert!(admitted.iter().all(|earlier| *earlier < number), "node {number} was given before");
                     admitted.insert(number);
@@ -385,7 +465,7 @@ proptest! {
     fn a_rehearsal_says_what_would_be_answered_and_writes_nothing(steps in history(), commands in vec(command(), 0..4)) {
         let mut world = run(&steps).world;
         world.pass_time(Span::from_mins(3));
-        let request = anonymous(commands);
+        let request = proven("alice", Proof::Node, commands);
         let before = world.state.clone();
         let rehearsed = rehearse(&world.state, &request, world.time);
         prop_assert_eq!(&world.state, &before);

@@ -143,7 +143,7 @@ impl World {
     }
 
     fn seal(&self, commands: Vec<Command>) -> Sealed {
-        let actor = Actor { name: "bench".to_owned(), source: "bench".to_owned() };
+        let actor = Actor::new("bench", "bench");
         let requests = vec![Request { actor, request_id: None, commands }];
         Sealed::seal(Entry { stamped_at: self.now, requests })
     }

@@ -96,6 +96,7 @@ impl ResourceView {
             resource::Resource::Decision(decision) => ResourceView::Decision(decision.into()),
             resource::Resource::Operation(operation) => ResourceView::Operation(operation.into()),
             resource::Resource::Action(action) => ResourceView::Action(action.into()),
+            resource::Resource::Role(_) => return None,
         })
     }
 

@@ -6,7 +6,7 @@ use loadline_api::v1::{
     RenameClusterRequest, SetSettingRequest, TransactRequest, UpdateClusterRequest, UpdateSizeRequest, WriteResponse,
 };
 use loadline_api::{Write, resource};
-use loadline_state_machine::{Command, Refused, Rejection, ResourceKind, ResourceName, State, rehearse};
+use loadline_state_machine::{Actor, Command, Refused, Rejection, ResourceKind, ResourceName, State, rehearse};
 use tonic::{Request, Response};
 
 use super::exchange::{Answer, Exchange};
@@ -52,7 +52,7 @@ fn missing(state: &State, name: ResourceName) -> Rejection {
     if name.kind == ResourceKind::Setting {
         let reset = Command::ResetSetting { name: name.name.clone(), etag: None };
         let request =
-            loadline_state_machine::Request { actor: Default::default(), request_id: None, commands: vec![reset] };
+            loadline_state_machine::Request { actor: Actor::node("", ""), request_id: None, commands: vec![reset] };
         if let Err(Refused { rejection, .. }) = rehearse(state, &request, state.now()) {
             return rejection;
         }

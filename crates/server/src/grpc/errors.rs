@@ -119,6 +119,8 @@ fn rejection(rejection: &Rejection) -> Answer {
         RejectionClass::AlreadyExists => Code::AlreadyExists,
         RejectionClass::EtagMismatch => Code::Aborted,
         RejectionClass::Precondition | RejectionClass::TooOld => Code::FailedPrecondition,
+        RejectionClass::Unauthenticated => Code::Unauthenticated,
+        RejectionClass::Denied => Code::PermissionDenied,
     };
     let answer = Answer::new(code, rejection.code(), rejection.to_string());
     rejection.metadata().into_iter().fold(answer, |answer, (key, value)| answer.with(key, &value))

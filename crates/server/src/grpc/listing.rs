@@ -5,7 +5,7 @@ use loadline_api::v1::Resource;
 use loadline_state_machine as domain;
 use loadline_state_machine::{ActionId, ClusterId, OperationId, ResourceKind, State, StrategyId};
 
-/// Up to `count` resources after a position, each with its own position: sizes by rank, clusters and settings by name, the
+/// Up to `count` resources after a position, each with its own position: sizes by rank, clusters, settings and roles by name, the
 /// latest decisions by the names of their clusters, the rest by age. Nothing if the position is none of this kind.
 pub(super) fn rows(
     state: &State,
@@ -55,6 +55,10 @@ pub(super) fn rows(
             let rest = state.actions().filter(|it| after.is_none_or(|after| it.id > after)).take(count);
             let shown = |it: &domain::Action| resource(&domain::Resource::Action(Box::new(it.clone())), state);
             rest.map(|it| (it.id.to_string(), shown(it))).collect()
+        }
+        ResourceKind::Role => {
+            let shown = |it: &domain::Role| resource(&domain::Resource::Role(it.view()), state);
+            state.roles_after(after).take(count).map(|it| (it.name.clone(), shown(it))).collect()
         }
     })
 }

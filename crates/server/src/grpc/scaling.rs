@@ -267,7 +267,7 @@ fn of_cluster(state: &State, kind: ResourceKind, cluster: ClusterId) -> Vec<(Str
             let actions = state.actions().filter(|action| action.cluster == cluster);
             actions.cloned().map(|it| Kept::Action(Box::new(it))).collect()
         }
-        ResourceKind::Size | ResourceKind::Cluster | ResourceKind::Setting => Vec::new(),
+        ResourceKind::Size | ResourceKind::Cluster | ResourceKind::Setting | ResourceKind::Role => Vec::new(),
     };
     kept.iter().map(|it| (it.name().name, resource(it, state))).collect()
 }

@@ -335,6 +335,7 @@ impl Event {
                 Target::Cluster(cluster) => Some(cluster),
                 Target::Pattern(_) | Target::All => None,
             },
+            Self::UsageGranted { on, .. } | Self::UsageRevoked { on, .. } => *on,
             _ => self.action().map(|action| action.cluster),
         }
     }

@@ -3,14 +3,15 @@
 // Every test file is a program of its own and uses the part it needs.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod access_samples;
 pub mod samples;
 pub mod say_scaling;
 pub mod scaling_samples;
 pub mod show_scaling;
 
 use loadline_state_machine::{
-    Action, Actor, Applied, Command, Entry, Epoch, Hash, LogIndex, Receipt, Request, RequestId, Revision, Sealed, Span,
-    State, Time, apply,
+    Action, Actor, Applied, Command, Entry, Epoch, Hash, LogIndex, Proof, Receipt, Request, RequestId, Revision,
+    Sealed, Span, State, Time, apply,
 };
 
 /// 2026-11-16T12:00:00Z: as good a noon as any.
@@ -73,6 +74,11 @@ pub fn anonymous(commands: Vec<Command>) -> Request {
 
 pub fn identified(id: RequestId, commands: Vec<Command>) -> Request {
     Request { request_id: Some(id), ..anonymous(commands) }
+}
+
+/// As somebody who is known in this way.
+pub fn proven(name: &str, proof: Proof, commands: Vec<Command>) -> Request {
+    Request { actor: Actor::new(name, "test").proven(proof), request_id: None, commands }
 }
 
 /// A UUID version 7 made at `time`; `number` tells those of one millisecond apart.
