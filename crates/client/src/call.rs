@@ -3,6 +3,7 @@
 //! It decides what may be repeated. A repeat of a write carries the id of the first attempt, so the group answers it
 //! from memory; an operator's call has no id and is repeated only where it surely never arrived.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use loadline_api::v1::admin_client::AdminClient;
@@ -13,7 +14,8 @@ use uuid::Uuid;
 
 use crate::client::{Client, Options};
 use crate::endpoint::{Endpoint, NotConnected};
-use crate::error::{Error, Failure, REQUEST_FROM_FUTURE, REQUEST_TOO_OLD, Refusal};
+use crate::error::{Error, Failure, NOT_LOOKED_UP, REQUEST_FROM_FUTURE, REQUEST_TOO_OLD, Refusal};
+use crate::surroundings::Surroundings;
 
 /// Answers larger than this are refused. Servers send at most 4 MiB; the rest is room for their successors.
 pub(crate) const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -46,6 +48,7 @@ const UNDER_WAY: Duration = Duration::from_secs(2);
 /// many clients of a group that just lost its leader do not all come back at the same moment.
 #[derive(Debug)]
 pub(crate) struct Backoff {
+    surroundings: Arc<dyn Surroundings>,
     endpoints: u32,
     failures: u32,
 }
@@ -54,8 +57,8 @@ const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 impl Backoff {
-    pub(crate) fn new(endpoints: usize) -> Backoff {
-        Backoff { endpoints: u32::try_from(endpoints).unwrap_or(u32::MAX).max(1), failures: 0 }
+    pub(crate) fn new(endpoints: usize, surroundings: Arc<dyn Surroundings>) -> Backoff {
+        Backoff { surroundings, endpoints: u32::try_from(endpoints).unwrap_or(u32::MAX).max(1), failures: 0 }
     }
 
     /// After one more failure: how long to wait.
@@ -66,7 +69,8 @@ impl Backoff {
             return Duration::ZERO;
         }
         let longest = PAUSE_FIRST.saturating_mul(1 << (rounds - 1).min(10)).min(PAUSE_MAX);
-        longest.mul_f64(0.5 + rand::random::<f64>() / 2.0)
+        let shorter = u32::try_from(self.surroundings.random() % 1_000).unwrap_or(0);
+        longest - longest * shorter / 2_000
     }
 
     pub(crate) fn reset(&mut self) {
@@ -125,7 +129,7 @@ impl Client {
         let mut retry_until = began + limits.retry_for;
         let mut id = self.ids.fresh();
         let mut rebased = false;
-        let mut backoff = Backoff::new(self.pool.len());
+        let mut backoff = self.pool.backoff();
         let mut progress = Progress {
             tried: Tried::default(),
             maybe_sent: false,
@@ -149,6 +153,13 @@ impl Client {
                         rebased = true;
                         id = self.ids.fresh();
                         continue;
+                    }
+                    // This answer is about the repeat. What became of the first attempt, nobody has said.
+                    if progress.maybe_sent && NOT_LOOKED_UP.contains(&refusal.reason.as_str()) {
+                        progress.tried.note(endpoint, &refusal.to_string());
+                        progress.answer = Some(refusal);
+                        progress.last_timed_out = false;
+                        return Err(progress.give_up(limits.timeout));
                     }
                     return Err(Error::Refused(refusal));
                 }
@@ -257,7 +268,7 @@ mod tests {
 
     #[test]
     fn every_endpoint_is_tried_before_the_first_pause_and_pauses_are_bounded() {
-        let mut backoff = Backoff::new(3);
+        let mut backoff = Backoff::new(3, Arc::new(crate::Machine));
         let pauses: Vec<Duration> = (0..60).map(|_| backoff.pause()).collect();
         assert_eq!(pauses[..2], [Duration::ZERO; 2]);
         assert!(pauses[2..].iter().all(|pause| *pause >= PAUSE_FIRST / 2 && *pause <= PAUSE_MAX), "{pauses:?}");

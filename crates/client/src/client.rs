@@ -7,6 +7,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 
 use crate::endpoint::{Endpoints, Pool};
 use crate::request_id::RequestIds;
+use crate::surroundings::{Machine, Surroundings};
 
 /// How long to try, and on whose behalf.
 #[derive(Debug, Clone)]
@@ -61,18 +62,33 @@ pub struct Client {
 impl Client {
     /// Connects to nothing yet: the first call does.
     pub fn connect(endpoints: Endpoints, options: Options) -> Client {
-        // Metadata is ASCII. A name that is not loses the letters that do not fit, rather than the whole request.
-        let ascii: String = options.actor.chars().map(|c| if (' '..='~').contains(&c) { c } else { '?' }).collect();
-        let actor = MetadataValue::try_from(ascii).unwrap_or_else(|_| MetadataValue::from_static("unknown"));
+        Client::connect_in(Arc::new(Machine), endpoints, options)
+    }
+
+    /// The same in other surroundings than this machine.
+    pub fn connect_in(surroundings: Arc<dyn Surroundings>, endpoints: Endpoints, options: Options) -> Client {
+        let actor = actor(&options.actor);
         Client {
-            pool: Pool::new(endpoints, options.connect_timeout),
+            pool: Pool::new(endpoints, options.connect_timeout, Arc::clone(&surroundings)),
             options: Arc::new(options),
-            ids: Arc::new(RequestIds::default()),
+            ids: Arc::new(RequestIds::new(surroundings)),
             actor,
         }
+    }
+
+    /// The same connections for somebody else.
+    #[must_use]
+    pub fn on_behalf_of(&self, who: &str) -> Client {
+        Client { actor: actor(who), ..self.clone() }
     }
 
     pub fn options(&self) -> &Options {
         &self.options
     }
+}
+
+/// Metadata is ASCII. A name that is not loses the letters that do not fit, rather than the whole request.
+fn actor(name: &str) -> MetadataValue<Ascii> {
+    let ascii: String = name.chars().map(|c| if (' '..='~').contains(&c) { c } else { '?' }).collect();
+    MetadataValue::try_from(ascii).unwrap_or_else(|_| MetadataValue::from_static("unknown"))
 }

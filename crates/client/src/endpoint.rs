@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use tonic::transport::Channel;
 
+use crate::call::Backoff;
+use crate::surroundings::Surroundings;
+
 /// The gRPC listener of one node, as `host:port`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint(String);
@@ -111,6 +114,7 @@ struct PoolInner {
     turn: AtomicUsize,
     channels: Mutex<BTreeMap<Endpoint, Channel>>,
     connect_timeout: Duration,
+    surroundings: Arc<dyn Surroundings>,
 }
 
 /// An idle connection is probed this often, so that a node that vanished without a word is noticed.
@@ -118,13 +122,23 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Pool {
-    pub(crate) fn new(endpoints: Endpoints, connect_timeout: Duration) -> Pool {
+    pub(crate) fn new(endpoints: Endpoints, connect_timeout: Duration, surroundings: Arc<dyn Surroundings>) -> Pool {
         Pool(Arc::new(PoolInner {
             endpoints: endpoints.0,
             turn: AtomicUsize::new(0),
             channels: Mutex::new(BTreeMap::new()),
             connect_timeout,
+            surroundings,
         }))
+    }
+
+    pub(crate) fn surroundings(&self) -> &Arc<dyn Surroundings> {
+        &self.0.surroundings
+    }
+
+    /// Pauses for one logical request over these endpoints.
+    pub(crate) fn backoff(&self) -> Backoff {
+        Backoff::new(self.len(), Arc::clone(&self.0.surroundings))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -160,7 +174,7 @@ impl Pool {
             .tcp_nodelay(true);
         // The limit is on the whole way, name lookup and HTTP/2 greeting included: the one in the builder covers only
         // the TCP handshake.
-        let connecting = tokio::time::timeout(self.0.connect_timeout, builder.connect());
+        let connecting = tokio::time::timeout(self.0.connect_timeout, self.0.surroundings.connect(builder));
         let channel = match connecting.await {
             Ok(Ok(channel)) => channel,
             Ok(Err(error)) => return Err(NotConnected(innermost(&error))),
@@ -227,7 +241,11 @@ mod tests {
 
     #[test]
     fn of_two_calls_that_fail_at_one_endpoint_only_the_first_moves_on() {
-        let pool = Pool::new(Endpoints::parse(["a:1,b:2,c:3"]).expect("endpoints"), Duration::from_secs(1));
+        let pool = Pool::new(
+            Endpoints::parse(["a:1,b:2,c:3"]).expect("endpoints"),
+            Duration::from_secs(1),
+            Arc::new(crate::Machine),
+        );
         let (turn, first) = pool.current();
         assert_eq!(first.as_str(), "a:1");
         pool.rotate(turn);

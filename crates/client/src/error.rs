@@ -109,6 +109,9 @@ pub(crate) enum Failure {
 pub(crate) const REQUEST_TOO_OLD: &str = "REQUEST_TOO_OLD";
 /// Reason in `google.rpc.ErrorInfo`: the time in the id is too far ahead of the group's.
 pub(crate) const REQUEST_FROM_FUTURE: &str = "REQUEST_FROM_FUTURE";
+/// Reasons in `google.rpc.ErrorInfo` of a refusal that came without a look at what is remembered of the id. A repeat that is
+/// refused so says nothing of an earlier attempt that was not answered.
+pub(crate) const NOT_LOOKED_UP: [&str; 2] = [REQUEST_TOO_OLD, "DISK_RESERVE"];
 /// Reason in `google.rpc.ErrorInfo`: too many requests at once.
 const OVERLOADED: &str = "OVERLOADED";
 /// Reasons in `google.rpc.ErrorInfo` of a node that did not hand the request to anybody who could have recorded it.

@@ -11,6 +11,7 @@
 //! - [`Watch`]: changes from a revision on, with no gap and no repeat across nodes
 //! - `status.rs`: every node's own view, with state hashes taken at one index so that they can be compared
 //! - `operator.rs`: peers, leadership, snapshots
+//! - [`Surroundings`]: clock, chance and network, which a simulator replaces
 //!
 //! Not here: how anything is shown, and what the state means. The types of answers are those of the wire
 //! ([`loadline_api::v1`]).
@@ -25,6 +26,7 @@ mod request_id;
 mod scaling;
 mod signals;
 mod status;
+mod surroundings;
 mod watch;
 
 pub use admin::{Found, Kind, Listing, Reading, Writing};
@@ -36,4 +38,5 @@ pub use operator::SnapshotPart;
 pub use scaling::{ScalingWrite, Scope};
 pub use signals::{Acknowledged, Numbering, SignalOptions, SignalStream, Tally};
 pub use status::NodeReport;
+pub use surroundings::{Machine, Surroundings};
 pub use watch::{Watch, WatchEvent, WatchOptions};

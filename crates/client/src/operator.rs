@@ -16,7 +16,7 @@ use loadline_api::v1::{
 use tokio::time::Instant;
 use tonic::transport::Channel;
 
-use crate::call::{ANSWER_BYTES_MAX, Backoff, Limits, Repeat, Tried};
+use crate::call::{ANSWER_BYTES_MAX, Limits, Repeat, Tried};
 use crate::client::{Client, Options};
 use crate::endpoint::{Endpoint, NotConnected};
 use crate::error::{Error, Failure};
@@ -78,7 +78,7 @@ impl Client {
     /// A snapshot file of the state as it is now, byte for byte as a node stores it. `sink` gets it part by part.
     pub async fn save_snapshot(&self, mut sink: impl FnMut(SnapshotPart<'_>) -> io::Result<()>) -> Result<u64, Error> {
         let began = Instant::now();
-        let mut backoff = Backoff::new(self.pool.len());
+        let mut backoff = self.pool.backoff();
         let mut tried = Tried::default();
         let mut connected = false;
         loop {

@@ -9,7 +9,7 @@
 //! [`Client::report_signals`].
 
 use std::collections::VecDeque;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use loadline_api::v1::{ClusterSignals, ReportSignalsRequest, ReportSignalsResponse};
@@ -127,10 +127,7 @@ impl Client {
     pub fn signal_stream(&self, options: SignalOptions) -> SignalStream {
         let next_sequence = match options.numbering {
             Numbering::From(first) => first.max(1),
-            Numbering::Clock => {
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-                u64::try_from(now).unwrap_or(u64::MAX).max(1)
-            }
+            Numbering::Clock => self.pool.surroundings().now_ms().max(1),
         };
         SignalStream {
             next_sequence,
@@ -138,7 +135,7 @@ impl Client {
             written: 0,
             open: None,
             tally: Tally::default(),
-            backoff: Backoff::new(self.pool.len()),
+            backoff: self.pool.backoff(),
             tried: Tried::default(),
             lost_since: None,
             not_before: Instant::now(),

@@ -90,7 +90,7 @@ impl Client {
         Watch {
             next: options.from_revision,
             told: options.from_revision.saturating_sub(1),
-            backoff: Backoff::new(self.pool.len()),
+            backoff: self.pool.backoff(),
             client: self.clone(),
             options,
             stream: None,

@@ -116,11 +116,22 @@ async fn an_id_that_may_have_arrived_before_is_never_exchanged_for_another() {
     let node = FakeNode::start().await;
     let too_old = refusal(Code::FailedPrecondition, "REQUEST_TOO_OLD", &[("now_ms", "4000000000000")]);
     node.will([Reply::LoseAnswer, Reply::Fail(too_old)]);
-    let error = client_of(&[&node]).write(create("demo"), Writing::Record).await.expect_err("refused");
-    assert_eq!(error.refusal().map(|refusal| refusal.reason.as_str()), Some("REQUEST_TOO_OLD"));
+    client_of(&[&node]).write(create("demo"), Writing::Record).await.expect_err("refused");
     let ids = ids(&[&node]);
     assert_eq!(ids.len(), 2);
     assert_eq!(ids[0], ids[1]);
+}
+
+#[tokio::test]
+async fn a_repeat_refused_without_a_look_at_the_first_attempt_leaves_open_whether_it_was_recorded() {
+    for (code, reason) in [(Code::FailedPrecondition, "REQUEST_TOO_OLD"), (Code::ResourceExhausted, "DISK_RESERVE")] {
+        let node = FakeNode::start().await;
+        node.will([Reply::LoseAnswer, Reply::Fail(refusal(code, reason, &[("now_ms", "4000000000000")]))]);
+        let error = client_of(&[&node]).write(create("demo"), Writing::Record).await.expect_err("not known");
+        assert!(error.maybe_done(), "the first attempt may have been recorded: {error:?}");
+        let Error::Unavailable { answer: Some(answer), .. } = error else { panic!("{error:?}") };
+        assert_eq!(answer.reason, reason);
+    }
 }
 
 #[tokio::test]
