@@ -31,7 +31,9 @@ pub use disk::{Disk, DiskFile, ModelDisk, OpenError, RealDisk, SharedDisk};
 pub use identity::{Identity, IdentityError};
 pub use journal::{Journal, JournalError, JournalOptions, JournalRecord, JournalSummary};
 pub use snapshot::{SnapshotError, SnapshotFile, SnapshotMeta, SnapshotReceiver, SnapshotStore};
-pub use wal::{Done, LogPosition, Record, StoredVote, Threading, Wal, WalError, WalObserver, WalOptions, WalState};
+pub use wal::{
+    Done, LogPosition, Pace, Record, StoredVote, Threading, Wal, WalError, WalObserver, WalOptions, WalState,
+};
 
 /// What to do with a node whose own promises are unreadable. The one answer that is safe for the group: nobody else
 /// knows what the lost bytes had promised, so this node must not vote again under its old id.

@@ -1,9 +1,10 @@
 //! What a node is told at its start, and how that becomes openraft's configuration.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use loadline_log::Threading;
+use loadline_log::{Pace, Threading};
 use openraft::{SnapshotPolicy, StepDownPolicy};
 
 use crate::errors::StartError;
@@ -29,6 +30,8 @@ pub struct NodeConfig {
     /// Logical time advances at least this often while there is a leader.
     pub tick_every: Duration,
     pub threading: Threading,
+    /// When the log writes, where it has no thread of its own.
+    pub pace: Option<Arc<dyn Pace>>,
     /// Where the audit index lives, outside of the simulated disk. None: no index.
     pub audit_index: Option<PathBuf>,
     /// Size of a segment of the write-ahead log.
@@ -49,6 +52,7 @@ impl NodeConfig {
             disk_reserve_bytes: 256 << 20,
             tick_every: Duration::from_secs(1),
             threading: Threading::Thread,
+            pace: None,
             audit_index: None,
             wal_segment_bytes: 16 << 20,
         }

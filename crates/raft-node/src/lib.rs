@@ -43,7 +43,7 @@ pub use membership::PeerView;
 pub use network::service::RaftService;
 pub use network::{Dial, PlainDial};
 pub use node::Node;
-pub use observer::{NoObserver, NodeObserver};
+pub use observer::{NoObserver, NodeObserver, Observers};
 pub use office::Leadership;
 pub use proposer::REQUEST_BYTES_MAX;
 pub use reads::Consistency;

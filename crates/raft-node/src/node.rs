@@ -135,6 +135,7 @@ impl Node {
             disk.clone(),
             config.threading,
             config.wal_segment_bytes,
+            config.pace.clone(),
             config.audit_index.as_deref(),
             identity.is_some(),
             Some(figures),

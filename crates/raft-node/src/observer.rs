@@ -4,7 +4,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loadline_log::WalObserver;
+use loadline_log::{JournalRecord, WalObserver};
+use loadline_state_machine::{Applied, State};
 
 /// Told of what the node does. Called on hot paths: it must not block.
 pub trait NodeObserver: Debug + Send + Sync + 'static {
@@ -12,6 +13,11 @@ pub trait NodeObserver: Debug + Send + Sync + 'static {
     fn synced(&self, _took: Duration, _bytes: usize, _records: usize) {}
     /// So many entries at the end of this node's log were cut off, because another leader decided otherwise.
     fn truncated(&self, _entries: u64) {}
+    /// One entry was applied, for the first time or once more after a restart. This is what it brought about, and the
+    /// state after it.
+    fn entry_applied(&self, _record: &JournalRecord, _applied: &Applied, _state: &State) {}
+    /// The state is another one as a whole: that of a snapshot, from this node's disk or from the leader.
+    fn state_replaced(&self, _state: &State) {}
     /// So many entries were applied in one go.
     fn applied(&self, _entries: usize, _took: Duration) {}
     /// One entry with so many requests went into the log.
@@ -37,6 +43,71 @@ pub trait NodeObserver: Debug + Send + Sync + 'static {
 pub struct NoObserver;
 
 impl NodeObserver for NoObserver {}
+
+/// Two who count.
+#[derive(Debug, Clone)]
+pub struct Observers(pub Arc<dyn NodeObserver>, pub Arc<dyn NodeObserver>);
+
+impl Observers {
+    fn each(&self, tell: impl Fn(&dyn NodeObserver)) {
+        tell(self.0.as_ref());
+        tell(self.1.as_ref());
+    }
+}
+
+impl NodeObserver for Observers {
+    fn synced(&self, took: Duration, bytes: usize, records: usize) {
+        self.each(|one| one.synced(took, bytes, records));
+    }
+
+    fn truncated(&self, entries: u64) {
+        self.each(|one| one.truncated(entries));
+    }
+
+    fn entry_applied(&self, record: &JournalRecord, applied: &Applied, state: &State) {
+        self.each(|one| one.entry_applied(record, applied, state));
+    }
+
+    fn state_replaced(&self, state: &State) {
+        self.each(|one| one.state_replaced(state));
+    }
+
+    fn applied(&self, entries: usize, took: Duration) {
+        self.each(|one| one.applied(entries, took));
+    }
+
+    fn proposed(&self, requests: usize, bytes: usize) {
+        self.each(|one| one.proposed(requests, bytes));
+    }
+
+    fn answered(&self, took: Duration) {
+        self.each(|one| one.answered(took));
+    }
+
+    fn refused(&self, reason: &'static str) {
+        self.each(|one| one.refused(reason));
+    }
+
+    fn snapshot_built(&self, took: Duration, bytes: u64) {
+        self.each(|one| one.snapshot_built(took, bytes));
+    }
+
+    fn snapshot_installed(&self, bytes: u64) {
+        self.each(|one| one.snapshot_installed(bytes));
+    }
+
+    fn peer_message_refused(&self) {
+        self.each(|one| one.peer_message_refused());
+    }
+
+    fn elected(&self) {
+        self.each(|one| one.elected());
+    }
+
+    fn clock_skew(&self, peer: u64, millis: i64) {
+        self.each(|one| one.clock_skew(peer, millis));
+    }
+}
 
 /// Hands the log's own figures on.
 pub(crate) struct WalFigures(pub(crate) Arc<dyn NodeObserver>);

@@ -4,6 +4,7 @@
 //! - [`config`] is what a node is told; [`serve`] is the wiring; `shutdown` is its end;
 //! - `grpc` answers callers: `admin`, `watch`, `operator`, each behind a door (`limits`), with one map of `errors`;
 //! - `http` answers probes and Prometheus, from `readiness` and `metrics`;
+//! - `incoming` is what a simulator brings its own of: sockets, and the clock that answers are dated by;
 //! - `leading` is what only the leader does.
 //!
 //! Not here: what a request means (`loadline-state-machine`), how it is recorded (`loadline-raft-node`), who acts on the
@@ -14,6 +15,7 @@ mod backend_figures;
 pub mod config;
 mod grpc;
 mod http;
+mod incoming;
 mod json_lines;
 mod leading;
 mod logging;
@@ -26,5 +28,6 @@ mod serve;
 mod shutdown;
 
 pub use config::ServerConfig;
+pub use incoming::Incoming;
 pub use logging::init_logging;
 pub use serve::{Listeners, ServeError, World, serve, serve_in, serve_on};

@@ -14,15 +14,15 @@ use loadline_api::v1::scaling_server::ScalingServer;
 use loadline_api::v1::signals_server::SignalsServer;
 use loadline_api::v1::watch_server::WatchServer;
 use loadline_executor::{Backends, Executor, Noting, Unwatched, Witness};
-use loadline_log::{OpenError, RealDisk, SharedDisk, Threading};
+use loadline_log::{OpenError, Pace, RealDisk, SharedDisk, Threading};
 use loadline_raft_node::{
-    Clock, Dial, Node, NodeConfig, NodeObserver, PlainDial, StartError, StopReason, SystemClock, Timing,
+    Clock, Dial, NoObserver, Node, NodeConfig, NodeObserver, Observers, PlainDial, StartError, StopReason, SystemClock,
+    Timing,
 };
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::service::{LayerExt as _, Routes};
-use tonic::transport::server::TcpIncoming;
 use tonic_health::ServingStatus;
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use tracing::info;
@@ -39,6 +39,7 @@ use crate::grpc::scaling::ScalingService;
 use crate::grpc::signals::SignalsService;
 use crate::grpc::watch::WatchService;
 use crate::http::Pages;
+use crate::incoming::{Incoming, dated_by};
 use crate::leading;
 use crate::logging::init_logging;
 use crate::metrics::Metrics;
@@ -49,6 +50,8 @@ use crate::shutdown::{self, Remains};
 
 /// How often health, which clients ask by gRPC, follows readiness.
 const HEALTH_EVERY: Duration = Duration::from_millis(250);
+/// Preallocated, so that a sync need not wait for the file system to record a new length.
+const WAL_SEGMENT_BYTES: u64 = 16 << 20;
 /// No header of ours comes near it.
 const HEADERS_BYTES_MAX: u32 = 16 << 10;
 
@@ -90,10 +93,11 @@ fn how_to_recover(reason: &StopReason) -> &'static str {
 }
 
 /// The sockets of a node. Bound before anything else, so that a taken port is found before the data folder is touched.
+/// A simulator brings sockets of its own.
 #[derive(Debug)]
-pub struct Listeners {
-    pub grpc: TcpListener,
-    pub http: TcpListener,
+pub struct Listeners<G = TcpListener, H = TcpListener> {
+    pub grpc: G,
+    pub http: H,
 }
 
 impl Listeners {
@@ -129,15 +133,21 @@ pub async fn serve_on(
 #[derive(Debug)]
 pub struct World {
     pub disk: SharedDisk,
+    /// Size of a segment of the write-ahead log, which is written full of zeros before it is used.
+    pub wal_segment_bytes: u64,
     /// Where the audit index lives; it is no part of the disk, because it is rebuilt when it is missing.
     pub audit_index: Option<PathBuf>,
     pub dial: Arc<dyn Dial>,
     pub clock: Arc<dyn Clock>,
     pub threading: Threading,
+    /// When the write-ahead log writes, where it has no thread of its own.
+    pub pace: Option<Arc<dyn Pace>>,
     /// Where replicas live, by the names that clusters are placed under.
     pub backends: Backends,
     /// Is told of every step on the way of an action.
     pub witness: Arc<dyn Witness>,
+    /// Is told, besides the figures, of what the node does.
+    pub onlooker: Arc<dyn NodeObserver>,
 }
 
 impl World {
@@ -146,27 +156,41 @@ impl World {
         let disk = RealDisk::open(&config.data_dir).map_err(ServeError::DataDir)?;
         Ok(World {
             disk: Arc::new(disk),
+            wal_segment_bytes: WAL_SEGMENT_BYTES,
             audit_index: Some(config.data_dir.join("audit")),
             dial: Arc::new(PlainDial),
             clock: Arc::new(SystemClock),
             threading: Threading::Thread,
+            pace: None,
             backends: config.open_backends().map_err(ServeError::Backend)?,
             witness: Arc::new(Unwatched),
+            onlooker: Arc::new(NoObserver),
         })
     }
 }
 
 /// Runs one node in a given world until `shutdown` resolves, or until it stops by itself, which is an error.
-pub async fn serve_in(
+pub async fn serve_in<G, H>(
     world: World,
-    listeners: Listeners,
+    listeners: Listeners<G, H>,
     config: ServerConfig,
     shutdown: impl Future<Output = ()> + Send,
-) -> Result<(), ServeError> {
+) -> Result<(), ServeError>
+where
+    G: Incoming,
+    H: axum::serve::Listener<Addr = SocketAddr>,
+{
     let metrics = Arc::new(Metrics::new());
-    let node_config = NodeConfig { audit_index: world.audit_index, threading: world.threading, ..node_config(&config) };
-    let observer = Arc::clone(&metrics) as Arc<dyn NodeObserver>;
-    let node = Node::start(node_config, world.disk, Arc::clone(&world.dial), world.clock, observer)
+    let node_config = NodeConfig {
+        audit_index: world.audit_index,
+        threading: world.threading,
+        pace: world.pace,
+        wal_segment_bytes: world.wal_segment_bytes,
+        ..node_config(&config)
+    };
+    let observer = Observers(Arc::clone(&metrics) as Arc<dyn NodeObserver>, world.onlooker);
+    let clock = Arc::clone(&world.clock);
+    let node = Node::start(node_config, world.disk, Arc::clone(&world.dial), world.clock, Arc::new(observer))
         .await
         .map_err(ServeError::Start)?;
 
@@ -216,10 +240,10 @@ pub async fn serve_in(
         .add_service(doors.helpers.named_layer(reflection()?));
 
     let stop_accepting = CancellationToken::new();
-    let grpc = transport(&config.limits).add_routes(routes).serve_with_incoming_shutdown(
-        TcpIncoming::from(listeners.grpc).with_nodelay(Some(true)),
-        stop_accepting.clone().cancelled_owned(),
-    );
+    let grpc = transport(&config.limits)
+        .layer(dated_by(clock))
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(listeners.grpc.connections(), stop_accepting.clone().cancelled_owned());
     let pages = Pages {
         node: node.clone(),
         readiness: readiness.clone(),

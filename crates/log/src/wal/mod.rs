@@ -77,6 +77,12 @@ pub enum Threading {
     Inline,
 }
 
+/// Says when an inline writer writes: a simulated disk takes its time. Whoever waits for a `Done` waits for it.
+pub trait Pace: fmt::Debug + Send + Sync + 'static {
+    /// Runs `work` once, now or later, or never if the process dies first.
+    fn pace(&self, work: Box<dyn FnOnce() + Send>);
+}
+
 /// Told after every sync, for metrics.
 pub trait WalObserver: Send + Sync {
     /// One write of `bytes` with `records` log entries has been synced; the sync itself `took` so long.
@@ -93,6 +99,8 @@ pub struct WalOptions {
     /// Length of a segment file: what is written ahead, and the unit in which purging gives space back.
     pub segment_bytes: u64,
     pub threading: Threading,
+    /// Only for [`Threading::Inline`]. None: in the call itself.
+    pub pace: Option<Arc<dyn Pace>>,
     /// Payload bytes kept in memory for reads; older ones are read from disk.
     pub cache_bytes: usize,
     pub observer: Option<Arc<dyn WalObserver>>,
@@ -106,6 +114,7 @@ impl Default for WalOptions {
         Self {
             segment_bytes: 16 << 20,
             threading: Threading::Thread,
+            pace: None,
             cache_bytes: 32 << 20,
             observer: None,
             expect_existing: false,
@@ -164,7 +173,7 @@ struct Handle {
 /// Who holds the writer.
 enum Hand {
     Thread { id: ThreadId, thread: Mutex<Option<JoinHandle<()>>> },
-    Inline(Box<Mutex<Writer>>),
+    Inline { writer: Arc<Mutex<Writer>>, pace: Option<Arc<dyn Pace>> },
 }
 
 impl Wal {
@@ -179,7 +188,7 @@ impl Wal {
         writer.opened().map_err(|source| failed("write to the write-ahead log", source))?;
         let core = Arc::new(Core::new(state, recovered.index, writer.disk_bytes()));
         let hand = match options.threading {
-            Threading::Inline => Hand::Inline(Box::new(Mutex::new(writer))),
+            Threading::Inline => Hand::Inline { writer: Arc::new(Mutex::new(writer)), pace: options.pace },
             Threading::Thread => {
                 let core = core.clone();
                 let thread = std::thread::Builder::new()
@@ -310,14 +319,23 @@ fn invalid(what: String) -> io::Error {
 impl Handle {
     fn submit(&self, done: Done, admit: impl FnOnce(&mut queue::Shared) -> io::Result<Change>) {
         self.core.submit(done, admit);
-        if let Hand::Inline(writer) = &self.hand {
-            self.core.run_inline(writer);
+        match &self.hand {
+            Hand::Thread { .. } => {}
+            Hand::Inline { writer, pace: None } => self.core.run_inline(writer),
+            Hand::Inline { writer, pace: Some(pace) } => {
+                let (core, writer) = (self.core.clone(), writer.clone());
+                pace.pace(Box::new(move || core.run_inline(&writer)));
+            }
         }
     }
 
     fn close(&self) -> io::Result<()> {
         let (closed, closing) = mpsc::channel();
-        self.submit(Box::new(move |result| drop(closed.send(result))), |_| Ok(Change::Close));
+        self.core.submit(Box::new(move |result| drop(closed.send(result))), |_| Ok(Change::Close));
+        if let Hand::Inline { writer, .. } = &self.hand {
+            // Whoever closes does not come back later.
+            self.core.run_inline(writer);
+        }
         if let Hand::Thread { id, thread } = &self.hand {
             // A callback that drops the last handle runs on the very thread it would wait for.
             if *id == std::thread::current().id() {

@@ -16,7 +16,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use loadline_log::{Journal, JournalOptions, SharedDisk, SnapshotStore, Threading, Wal, WalObserver, WalOptions};
+use loadline_log::{Journal, JournalOptions, Pace, SharedDisk, SnapshotStore, Threading, Wal, WalObserver, WalOptions};
 
 pub(crate) use self::audit::Audit;
 use crate::errors::StartError;
@@ -41,11 +41,12 @@ impl Storage {
         disk: SharedDisk,
         threading: Threading,
         segment_bytes: u64,
+        pace: Option<Arc<dyn Pace>>,
         audit_index: Option<&Path>,
         expect_existing: bool,
         observer: Option<Arc<dyn WalObserver>>,
     ) -> Result<Self, StartError> {
-        let options = WalOptions { segment_bytes, threading, observer, expect_existing, ..WalOptions::default() };
+        let options = WalOptions { segment_bytes, threading, pace, observer, expect_existing, ..WalOptions::default() };
         let wal = Wal::open(disk.clone(), options).map_err(StartError::Wal)?;
         let snapshots = SnapshotStore::open(disk.clone(), SNAPSHOTS_KEPT).map_err(StartError::Snapshots)?;
         let journal = Journal::open(disk.clone(), JournalOptions::default()).map_err(StartError::Journal)?;

@@ -177,6 +177,7 @@ impl Machine {
             keys,
         };
         let bytes = record.events.len();
+        self.around.observer.entry_applied(&record, &applied, &self.state);
         if let Some(audit) = &self.around.storage.audit {
             audit.insert(&record);
         }
@@ -290,6 +291,7 @@ impl RaftStateMachine<Types> for Machine {
         self.last = meta.last_log_id;
         self.membership = Arc::new(meta.last_membership.clone());
         self.around.published.replace(self.view());
+        self.around.observer.state_replaced(&self.state);
         tracing::info!(%index, bytes = file.len(), position = ?self.last.as_ref().map(position), "state replaced by a snapshot");
         self.around.observer.snapshot_installed(file.len());
         Ok(())

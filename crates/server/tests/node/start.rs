@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loadline_executor::{Backends, Unwatched};
 use loadline_log::{ModelDisk, Threading};
-use loadline_raft_node::{PlainDial, StopReason, SystemClock};
+use loadline_raft_node::{NoObserver, PlainDial, StopReason, SystemClock};
 use loadline_server::{Listeners, ServeError, World, serve, serve_in, serve_on};
 
 use crate::common::{Node, PATIENCE, Place, create_cluster, eventually, named};
@@ -74,12 +74,15 @@ async fn a_node_whose_disk_fails_ends_by_itself_and_says_what_to_do() {
     let disk = ModelDisk::new(7);
     let world = World {
         disk: Arc::new(disk.clone()),
+        wal_segment_bytes: 1 << 20,
         audit_index: None,
         dial: Arc::new(PlainDial),
         clock: Arc::new(SystemClock),
         threading: Threading::Thread,
+        pace: None,
         backends: Backends::new(),
         witness: Arc::new(Unwatched),
+        onlooker: Arc::new(NoObserver),
     };
     let channel = tonic::transport::Channel::from_shared(format!("http://{}", place.grpc)).unwrap().connect_lazy();
     let running = tokio::spawn(serve_in(world, place.listeners, config, std::future::pending()));

@@ -35,6 +35,7 @@ pub(super) struct Place {
     pub(super) numbers: u64,
     pub(super) reads: u64,
     pub(super) unreachable: bool,
+    pub(super) behaves: bool,
     pub(super) mute: bool,
 }
 
@@ -72,9 +73,9 @@ impl Place {
         self.numbers
     }
 
-    pub(super) fn write(&mut self, order: &Order, event: LedgerEvent) {
-        let Order { key, epoch, attempt, call, .. } = order.clone();
-        self.ledger.push(LedgerLine { key, epoch, attempt, call, event });
+    pub(super) fn write(&mut self, at: Instant, order: &Order, event: LedgerEvent) {
+        let Order { key, epoch, attempt, call, cluster, .. } = order.clone();
+        self.ledger.push(LedgerLine { key, epoch, attempt, cluster: cluster.id, call, event, at });
     }
 
     pub(super) fn catch_up(&mut self, now: Instant, script: &Script) {
@@ -92,7 +93,7 @@ impl Place {
     pub(super) fn arrive(&mut self, at: Instant, number: u64, order: Order, fate: Fate, script: &Script) {
         let fences = script.capabilities.fences && !Mutant::BackendNotFenced.is_on();
         if let Some(highest) = self.highest.filter(|highest| fences && order.epoch < *highest) {
-            self.write(&order, LedgerEvent::RefusedEpoch);
+            self.write(at, &order, LedgerEvent::RefusedEpoch);
             self.answers.insert(number, Err(CallError::Fenced { highest }));
             return;
         }
@@ -100,18 +101,18 @@ impl Place {
             if known.parameters != order.parameters {
                 let known = known.parameters.to_string();
                 self.answers.insert(number, Err(CallError::OtherParameters { key: order.key.clone(), known }));
-                self.write(&order, LedgerEvent::OtherParameters);
+                self.write(at, &order, LedgerEvent::OtherParameters);
                 return;
             }
             match known.result.clone() {
                 Some(result) => drop(self.answers.insert(number, result)),
                 None => known.waiting.push(number),
             }
-            self.write(&order, LedgerEvent::Repeated);
+            self.write(at, &order, LedgerEvent::Repeated);
             return;
         }
         if fate.refused {
-            self.write(&order, LedgerEvent::RefusedForNow);
+            self.write(at, &order, LedgerEvent::RefusedForNow);
             let reason = "there is no room at the moment".to_owned();
             self.answers.insert(number, Err(CallError::Refused { retryable: true, reason }));
             return;
@@ -151,7 +152,7 @@ impl Place {
             Call::DrainReplica(_) => Report::Drained(DrainResult { moved: 1, left: 0 }),
             Call::CordonReplica(_) | Call::UncordonReplica(_) => Report::Nothing,
         };
-        self.write(order, LedgerEvent::Effect);
+        self.write(at, order, LedgerEvent::Effect);
         Ok(report)
     }
 
