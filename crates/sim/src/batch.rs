@@ -1,0 +1,86 @@
+//! Many seeds, on several threads.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::plan::Plan;
+use crate::run::{Outcome, run};
+
+/// A seed has a thread to itself; so many run at a time.
+const THREADS: usize = 2;
+/// Futures of a build without optimisation are large, and nested.
+const STACK_BYTES: usize = 256 << 20;
+
+/// What came of a batch.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub seeds: u64,
+    pub failed: Vec<Outcome>,
+    pub simulated: Duration,
+    pub took: Duration,
+}
+
+impl Tally {
+    pub fn seeds_per_minute(&self) -> f64 {
+        self.seeds as f64 / self.took.as_secs_f64().max(0.001) * 60.0
+    }
+
+    pub fn simulated_per_second(&self) -> f64 {
+        self.simulated.as_secs_f64() / self.took.as_secs_f64().max(0.001)
+    }
+}
+
+/// When to stop before the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    TheEnd,
+    FirstFailure,
+    /// No new seed is begun after so long.
+    Elapsed(Duration),
+}
+
+/// Runs `count` seeds from `first` on, and tells of each as it ends.
+pub fn batch(first: u64, count: u64, until: Until, tell: impl Fn(&Outcome) + Sync) -> Tally {
+    let began = Instant::now();
+    let next = AtomicU64::new(first);
+    let stop = AtomicBool::new(false);
+    let tally = Mutex::new(Tally::default());
+    let end = first.saturating_add(count);
+    let work = || loop {
+        let too_late = matches!(until, Until::Elapsed(most) if began.elapsed() > most);
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if seed >= end || too_late || stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let outcome = run(&Plan::of(seed), false);
+        tell(&outcome);
+        let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+        tally.seeds += 1;
+        tally.simulated += outcome.took;
+        if outcome.violation.is_some() {
+            tally.failed.push(outcome);
+            if until == Until::FirstFailure {
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            let spawned = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
+            // Without a thread there is nobody to run a seed; the tally shows that none ran.
+            drop(spawned);
+        }
+    });
+    let mut tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    tally.took = began.elapsed();
+    tally.failed.sort_by_key(|outcome| outcome.seed);
+    tally
+}
+
+/// One seed on a thread with enough stack.
+pub fn one(plan: Plan, with_trace: bool) -> Option<Outcome> {
+    let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || run(&plan, with_trace)).ok()?;
+    thread.join().ok()
+}

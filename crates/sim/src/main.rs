@@ -1,0 +1,181 @@
+//! `loadline-sim`: runs seeds, repeats one, and tests itself.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command-line tool")]
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use loadline_mutants::Mutant;
+use loadline_sim::batch::{self, Until};
+use loadline_sim::plan::Plan;
+use loadline_sim::run::Outcome;
+
+#[derive(Debug, Parser)]
+#[command(name = "loadline-sim", about = "Runs Loadline in a made-up world, where one seed decides everything")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs many seeds; ends with 0 only if all pass
+    Run {
+        /// How many
+        #[arg(long, default_value_t = 100)]
+        seeds: u64,
+        /// The first one
+        #[arg(long, default_value_t = 1)]
+        first: u64,
+        /// Begin no new seed after so many seconds
+        #[arg(long)]
+        seconds: Option<u64>,
+        /// Take this protection of the product away
+        #[arg(long)]
+        mutant: Option<Mutant>,
+    },
+    /// Runs one seed
+    Reproduce {
+        seed: u64,
+        /// Show one line for each transition
+        #[arg(long)]
+        trace: bool,
+        #[arg(long)]
+        mutant: Option<Mutant>,
+        /// Let the product log to standard error: "debug", "loadline_raft_node=trace"
+        #[arg(long)]
+        log: Option<String>,
+    },
+    /// Shows what a seed decides, and runs nothing
+    Plan { seed: u64 },
+    /// Runs some seeds twice each and compares every line
+    Meta {
+        #[arg(long, default_value_t = 5)]
+        seeds: u64,
+        #[arg(long, default_value_t = 1)]
+        first: u64,
+    },
+    /// Runs each seeded mutant of the product until it is found out
+    Mutants {
+        /// Try at most so many seeds for each
+        #[arg(long, default_value_t = 500)]
+        seeds: u64,
+        /// Only this one
+        #[arg(long)]
+        only: Option<Mutant>,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Args::parse().command {
+        Command::Run { seeds, first, seconds, mutant } => run(seeds, first, seconds, mutant),
+        Command::Reproduce { seed, trace, mutant, log } => reproduce(seed, trace, mutant, log.as_deref()),
+        Command::Plan { seed } => {
+            print!("{}", Plan::of(seed));
+            true
+        }
+        Command::Meta { seeds, first } => meta(seeds, first),
+        Command::Mutants { seeds, only } => mutants(seeds, only),
+    };
+    if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn with(mutant: Option<Mutant>) -> String {
+    mutant.map(|mutant| format!(" --mutant {mutant}")).unwrap_or_default()
+}
+
+/// The one line for each failure.
+fn failure(outcome: &Outcome, mutant: Option<Mutant>) -> Option<String> {
+    let violation = outcome.violation.as_ref()?;
+    Some(format!(
+        "seed {} at {:.3} s: {}: {}\n    cargo run -p loadline-sim -- reproduce {} --trace{}",
+        outcome.seed,
+        violation.at.as_secs_f64(),
+        violation.invariant,
+        violation.what,
+        outcome.seed,
+        with(mutant),
+    ))
+}
+
+fn run(seeds: u64, first: u64, seconds: Option<u64>, mutant: Option<Mutant>) -> bool {
+    mutant.inspect(|mutant| mutant.switch_on());
+    let style = ProgressStyle::with_template("{pos}/{len} seeds {wide_bar} {per_sec} {eta}");
+    let progress = ProgressBar::new(seeds).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let until = seconds.map_or(Until::TheEnd, |seconds| Until::Elapsed(Duration::from_secs(seconds)));
+    let tally = batch::batch(first, seeds, until, |outcome| {
+        progress.inc(1);
+        if let Some(line) = failure(outcome, mutant) {
+            progress.suspend(|| println!("{line}"));
+        }
+    });
+    progress.finish_and_clear();
+    println!(
+        "{} seeds from {first}, {} failed; {:.0} seeds per minute, {:.0} simulated seconds per second",
+        tally.seeds,
+        tally.failed.len(),
+        tally.seeds_per_minute(),
+        tally.simulated_per_second(),
+    );
+    tally.failed.is_empty() && tally.seeds > 0
+}
+
+fn reproduce(seed: u64, trace: bool, mutant: Option<Mutant>, log: Option<&str>) -> bool {
+    mutant.inspect(|mutant| mutant.switch_on());
+    if let Some(filter) = log {
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+    }
+    let plan = Plan::of(seed);
+    print!("{plan}");
+    let Some(outcome) = batch::one(plan, trace) else { return false };
+    outcome.trace.iter().for_each(|line| println!("{line}"));
+    println!("{} sightings in {:.3} simulated seconds", outcome.sightings, outcome.took.as_secs_f64());
+    match failure(&outcome, mutant) {
+        Some(line) => println!("{line}"),
+        None => println!("seed {seed} passes"),
+    }
+    outcome.violation.is_none()
+}
+
+fn meta(seeds: u64, first: u64) -> bool {
+    let mut same = true;
+    for seed in first..first.saturating_add(seeds) {
+        let trace = |seed| batch::one(Plan::of(seed), true).map(|outcome| outcome.trace).unwrap_or_default();
+        let (one, other) = (trace(seed), trace(seed));
+        let differs = one.iter().zip(&other).position(|(one, other)| one != other);
+        match differs.or((one.len() != other.len()).then_some(one.len().min(other.len()))) {
+            None => println!("seed {seed}: {} lines, twice the same", one.len()),
+            Some(line) => {
+                same = false;
+                println!("seed {seed}: line {} differs", line + 1);
+                println!("  {}", one.get(line).map_or("(the end)", String::as_str));
+                println!("  {}", other.get(line).map_or("(the end)", String::as_str));
+            }
+        }
+    }
+    same
+}
+
+fn mutants(seeds: u64, only: Option<Mutant>) -> bool {
+    let mut all_found = true;
+    println!("{:<32} {:>6} {:<16} what was seen", "mutant", "seed", "invariant");
+    for mutant in Mutant::ALL.iter().copied().filter(|mutant| only.is_none_or(|only| only == *mutant)) {
+        Mutant::switch_all_off();
+        mutant.switch_on();
+        let tally = batch::batch(1, seeds, Until::FirstFailure, |_| {});
+        let found = tally.failed.first().and_then(|outcome| Some((outcome.seed, outcome.violation.as_ref()?)));
+        match found {
+            Some((seed, violation)) => {
+                println!("{:<32} {seed:>6} {:<16} {}", mutant.name(), violation.invariant, violation.what);
+            }
+            None => {
+                all_found = false;
+                println!("{:<32} {:>6} not found", mutant.name(), "-");
+            }
+        }
+    }
+    Mutant::switch_all_off();
+    all_found
+}

@@ -1,0 +1,146 @@
+//! Everything that was seen in a run, in the order in which it happened. This is all that invariants judge by.
+//!
+//! Nodes tell it from inside (their observer), the backend by its ledger, users by their calls and answers, and the run by
+//! what it did to the world. Not here: what should have happened.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use loadline_executor::Step;
+use loadline_executor::backends::scripted::LedgerLine;
+use loadline_state_machine::{ActionId, Event, Hash, LogIndex, Receipt, State, Time};
+
+use crate::history::{Answered, Asked};
+use crate::watchers::Watched;
+
+/// A node, counted from 0; `n1` is 0. A place keeps its number through restarts and replacements.
+pub type Place = usize;
+
+/// One thing that was seen, and when, in simulated time.
+#[derive(Debug)]
+pub struct Sighting {
+    pub at: Duration,
+    pub what: Seen,
+}
+
+#[derive(Debug)]
+pub enum Seen {
+    /// A process began, for the so-manieth time at this place.
+    Started {
+        node: Place,
+        life: u64,
+    },
+    /// A process ended by itself, and why; a run of the product that ends so is no fault as such.
+    Ended {
+        node: Place,
+        life: u64,
+        why: String,
+    },
+    /// A node became leader, by its own account.
+    Elected {
+        node: Place,
+        life: u64,
+    },
+    /// An entry was applied, perhaps once more after a restart.
+    Applied(Box<Applied>),
+    /// The whole state was replaced by a snapshot's.
+    Replaced {
+        node: Place,
+        life: u64,
+        state: Box<State>,
+    },
+    /// A snapshot was written.
+    SnapshotBuilt {
+        node: Place,
+        life: u64,
+    },
+    /// Entries at the end of a node's log were cut off.
+    Truncated {
+        node: Place,
+        entries: u64,
+    },
+    /// The executor on a node is at this step of an action.
+    Step {
+        node: Place,
+        step: Step,
+        action: ActionId,
+    },
+    /// The backend did, or refused, something. `at` of the sighting is when, also if it was noticed later.
+    Ledger(Box<LedgerLine>),
+    Asked(Asked),
+    Answered(Answered),
+    Watched(Watched),
+    /// Something was done to the world, in words.
+    Deed(String),
+    /// The next part of the run begins.
+    Phase(Phase),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Chaos,
+    /// Nothing goes wrong any more.
+    Heal,
+    /// Somebody leads and has recorded something since healing began.
+    Serves,
+    /// Everybody has applied the same, and there is nothing left to do.
+    Converged,
+}
+
+/// One application of one entry on one node.
+#[derive(Debug)]
+pub struct Applied {
+    pub node: Place,
+    pub life: u64,
+    pub index: LogIndex,
+    /// Logical time.
+    pub time: Time,
+    /// The chain's hash after it.
+    pub hash: Hash,
+    /// As the journal keeps it; `loadline_raft_node::JournalEntry::decode` reads it.
+    pub entry: Bytes,
+    pub receipts: Vec<Receipt>,
+    pub events: Vec<Event>,
+    /// After it. A clone costs nothing: tables are shared.
+    pub state: State,
+}
+
+/// Where sightings are collected. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Record(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    now_micros: AtomicU64,
+    fresh: Mutex<Vec<Sighting>>,
+}
+
+impl Record {
+    /// The time of the step that runs. Kept here because a destructor that runs when a node dies has no clock to ask.
+    pub fn set_now(&self, now: Duration) {
+        self.0.now_micros.store(u64::try_from(now.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    pub fn now(&self) -> Duration {
+        Duration::from_micros(self.0.now_micros.load(Ordering::Relaxed))
+    }
+
+    pub fn see(&self, what: Seen) {
+        self.see_at(self.now(), what);
+    }
+
+    pub fn see_at(&self, at: Duration, what: Seen) {
+        self.0.fresh.lock().unwrap_or_else(PoisonError::into_inner).push(Sighting { at, what });
+    }
+
+    pub fn deed(&self, words: impl Into<String>) {
+        self.see(Seen::Deed(words.into()));
+    }
+
+    /// What was seen since the last time.
+    pub fn take(&self) -> Vec<Sighting> {
+        std::mem::take(&mut *self.0.fresh.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,429 @@
+//! One run: chaos, in which every invariant is checked at every step, then healing, until there is nothing left to do.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use loadline_log::Disk as _;
+use loadline_raft_node::seed_randomness;
+use loadline_state_machine::{ActionStatus, Conclusion, State, Time};
+use tokio::sync::watch;
+
+use crate::dice::Dice;
+use crate::faults::{self, Deed, Family};
+use crate::history::Told;
+use crate::invariants::heals::WITHIN;
+use crate::invariants::{Judge, Violation};
+use crate::plan::Plan;
+use crate::record::{Phase, Place, Seen, Sighting};
+use crate::trace;
+use crate::watchers;
+use crate::workload::{User, client};
+use crate::world::World;
+use crate::world::node::host;
+
+/// The user that finds out whether the group serves, once nothing goes wrong any more.
+const PROBE: &str = "probe";
+/// A process that ended by itself is started again after about so long.
+const RESTART_MS: (u64, u64) = (200, 1_500);
+/// How often it is looked whether there is anything left to do.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Brakes follow on brakes; at some point it is enough.
+const HEAL_MAX: Duration = Duration::from_secs(180);
+/// A fault of a disk that is so far ahead never comes.
+const NEVER: u64 = 1 << 40;
+
+/// How a run went.
+#[derive(Debug)]
+pub struct Outcome {
+    pub seed: u64,
+    pub violation: Option<Violation>,
+    /// Simulated.
+    pub took: Duration,
+    pub sightings: u64,
+    /// One line for each sighting, if it was asked for.
+    pub trace: Vec<String>,
+}
+
+/// Runs a seed to its end.
+pub fn run(plan: &Plan, with_trace: bool) -> Outcome {
+    run_with(plan, faults::schedule(plan), with_trace)
+}
+
+/// The same with other faults than the seed's.
+pub fn run_with(plan: &Plan, deeds: Vec<(Duration, Deed)>, with_trace: bool) -> Outcome {
+    seed_randomness(Dice::of(plan.seed, "raft").throw());
+    let mut run = Run::new(plan, deeds, with_trace);
+    let ended = catch_unwind(AssertUnwindSafe(|| run.until_it_is_over()));
+    let violation = match ended {
+        Ok(ended) => ended.err(),
+        Err(panic) => {
+            let said = panic.downcast_ref::<String>().map(String::as_str);
+            let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
+            Some(Violation { invariant: "no-panic", at: run.world.record.now(), what: said.to_owned() })
+        }
+    };
+    let outcome = Outcome {
+        seed: plan.seed,
+        took: run.world.sim.elapsed(),
+        sightings: run.sightings,
+        trace: std::mem::take(&mut run.trace),
+        violation,
+    };
+    if outcome.violation.as_ref().is_some_and(|violation| violation.invariant == "no-panic") {
+        // Its destructors would find a world that was left in the middle of something.
+        std::mem::forget(run);
+    }
+    outcome
+}
+
+struct Run<'a> {
+    plan: &'a Plan,
+    world: World,
+    judge: Judge,
+    deeds: VecDeque<(Duration, Deed)>,
+    /// Processes that ended by themselves, and when they are started again.
+    restarts: BTreeMap<Place, Duration>,
+    down: BTreeSet<Place>,
+    paused: BTreeSet<Place>,
+    /// What each node has applied last.
+    latest: BTreeMap<Place, State>,
+    phase: Phase,
+    healing_since: Duration,
+    served: Option<(Duration, u64)>,
+    /// The latest end of a brake that was seen.
+    brake_until: Time,
+    stop: watch::Sender<bool>,
+    dice: Dice,
+    with_trace: bool,
+    trace: Vec<String>,
+    sightings: u64,
+}
+
+impl<'a> Run<'a> {
+    fn new(plan: &'a Plan, deeds: Vec<(Duration, Deed)>, with_trace: bool) -> Run<'a> {
+        let mut world = World::new(plan);
+        let stop = watch::Sender::new(false);
+        people(plan, &mut world, &stop);
+        let mut dice = Dice::of(plan.seed, "run");
+        if plan.has(Family::Drift) {
+            for machine in &world.machines {
+                machine.clock.set_drift(i64::try_from(dice.below(1_000)).unwrap_or(0) - 500);
+            }
+        }
+        Run {
+            plan,
+            world,
+            judge: Judge::new(plan),
+            deeds: deeds.into(),
+            restarts: BTreeMap::new(),
+            down: BTreeSet::new(),
+            paused: BTreeSet::new(),
+            latest: BTreeMap::new(),
+            phase: Phase::Chaos,
+            healing_since: Duration::ZERO,
+            served: None,
+            brake_until: Time::from_millis(0),
+            stop,
+            dice,
+            with_trace,
+            trace: Vec::new(),
+            sightings: 0,
+        }
+    }
+
+    fn until_it_is_over(&mut self) -> Result<(), Violation> {
+        self.world.record.see(Seen::Phase(Phase::Chaos));
+        let mut look_at = Duration::ZERO;
+        loop {
+            let now = self.world.sim.elapsed();
+            self.world.record.set_now(now);
+            if self.phase == Phase::Chaos && now >= self.plan.chaos.1 {
+                self.heal();
+            }
+            self.do_what_is_due(now);
+            if let Err(error) = self.world.sim.step() {
+                return Err(Violation { invariant: "no-panic", at: now, what: error.to_string() });
+            }
+            for sighting in self.world.record.take() {
+                self.see(sighting)?;
+            }
+            if self.phase != Phase::Chaos && now >= look_at {
+                look_at = now + LOOK_EVERY;
+                if self.is_over(now)? {
+                    return self.judge.end(now);
+                }
+            }
+        }
+    }
+
+    fn see(&mut self, sighting: Sighting) -> Result<(), Violation> {
+        self.sightings += 1;
+        if self.with_trace {
+            self.trace.push(trace::line(&sighting));
+        }
+        self.judge.see(&sighting)?;
+        match sighting.what {
+            Seen::Applied(applied) => drop(self.latest.insert(applied.node, applied.state)),
+            Seen::Replaced { node, state, .. } => drop(self.latest.insert(node, *state)),
+            Seen::Ended { node, .. } => {
+                self.kill(node, false);
+                let again = sighting.at + self.dice.millis(RESTART_MS.0, RESTART_MS.1);
+                self.restarts.insert(node, again);
+            }
+            Seen::Answered(answered) if self.phase == Phase::Heal && answered.tag.starts_with(PROBE) => {
+                if let Told::Done { index, .. } = answered.answer {
+                    self.served = Some((sighting.at, index));
+                    self.enter(Phase::Serves);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.world.record.see(Seen::Phase(phase));
+    }
+
+    fn do_what_is_due(&mut self, now: Duration) {
+        for place in 0..self.world.machines.len() {
+            // A cut that was scheduled in the middle of something has come.
+            if !self.down.contains(&place) && self.world.machines[place].disk().model.power_is_off() {
+                self.kill(place, true);
+                let again = now + self.dice.millis(RESTART_MS.0, RESTART_MS.1);
+                self.restarts.insert(place, again);
+            }
+        }
+        while let Some((_, deed)) = self.deeds.pop_front_if(|(at, _)| *at <= now) {
+            self.world.record.deed(deed.to_string());
+            self.carry_out(&deed);
+        }
+        let due: Vec<Place> = self.restarts.iter().filter(|(_, at)| **at <= now).map(|(place, _)| *place).collect();
+        for place in due {
+            self.world.record.deed(Deed::Restart { node: place }.to_string());
+            self.restart(place);
+        }
+    }
+
+    fn carry_out(&mut self, deed: &Deed) {
+        let hosts = |places: &[Place]| places.iter().copied().map(host).collect::<Vec<_>>();
+        let machine = |place: &Place| &self.world.machines[*place];
+        match deed {
+            Deed::Kill { node, lose_power } => self.kill(*node, *lose_power),
+            Deed::Restart { node } => self.restart(*node),
+            Deed::Pause { node } => self.pause(*node),
+            Deed::Resume { node } => self.resume(*node),
+            Deed::Cut { from, to, both_ways } => {
+                for (a, b) in pairs(&hosts(from), &hosts(to)) {
+                    if *both_ways { self.world.sim.partition(a, b) } else { self.world.sim.partition_oneway(a, b) }
+                }
+            }
+            Deed::Mend { from, to } => {
+                let untouchable: BTreeSet<String> = self.paused.iter().copied().map(host).collect();
+                for (a, b) in pairs(&hosts(from), &hosts(to)) {
+                    if !untouchable.contains(&a) && !untouchable.contains(&b) {
+                        self.world.sim.repair(a, b);
+                    }
+                }
+            }
+            Deed::Latency { max } => self.world.sim.set_max_message_latency(*max),
+            Deed::Loss { per_ten_thousand } => self.world.sim.set_fail_rate(f64::from(*per_ten_thousand) / 10_000.0),
+            Deed::ClockJump { node, millis } => machine(node).clock.jump(*millis),
+            Deed::SlowDisk { node, takes } => machine(node).disk().pace.set(*takes),
+            Deed::FailSync { node, nth } => machine(node).disk().model.fail_sync(*nth),
+            Deed::FailWrite { node, nth } => machine(node).disk().model.fail_write(*nth),
+            Deed::CutPowerAt { node, nth } => machine(node).disk().model.cut_power_at(*nth),
+            Deed::DiskRoom { node, bytes } => {
+                let disk = machine(node).disk().model;
+                let used = disk.reopen().used_bytes().unwrap_or(0);
+                disk.set_capacity(bytes.map(|bytes| used + bytes));
+            }
+            Deed::BackendReachable { reachable } => {
+                let unreachable = !reachable;
+                self.world.backend.tell(move |backend| backend.set_unreachable(unreachable));
+            }
+        }
+    }
+
+    /// Cut off first: what its destructors would still say must not get out, and their order is not the seed's.
+    fn kill(&mut self, place: Place, lose_power: bool) {
+        if !self.down.insert(place) {
+            return;
+        }
+        self.resume(place);
+        for other in self.world.others(place) {
+            self.world.sim.partition(host(place), other);
+        }
+        let disk = self.world.machines[place].disk().model;
+        if lose_power {
+            disk.power_cut();
+        } else {
+            disk.kill_process();
+        }
+        self.world.sim.crash(host(place));
+    }
+
+    fn restart(&mut self, place: Place) {
+        self.restarts.remove(&place);
+        if !self.down.remove(&place) {
+            return;
+        }
+        for other in self.world.others(place) {
+            self.world.sim.repair(host(place), other);
+        }
+        self.world.sim.bounce(host(place));
+    }
+
+    fn pause(&mut self, place: Place) {
+        if self.down.contains(&place) || !self.paused.insert(place) {
+            return;
+        }
+        for other in self.world.others(place) {
+            self.world.sim.hold(host(place), other);
+        }
+        self.world.machines[place].gate.set_open(false);
+    }
+
+    fn resume(&mut self, place: Place) {
+        if !self.paused.remove(&place) {
+            return;
+        }
+        for other in self.world.others(place) {
+            self.world.sim.release(host(place), other);
+        }
+        self.world.machines[place].gate.set_open(true);
+    }
+
+    /// From now on nothing goes wrong, and users do nothing any more.
+    fn heal(&mut self) {
+        self.enter(Phase::Heal);
+        self.healing_since = self.world.sim.elapsed();
+        self.deeds.clear();
+        self.stop.send_replace(true);
+        for place in 0..self.world.machines.len() {
+            self.resume(place);
+            let disk = self.world.machines[place].disk();
+            disk.pace.set(Duration::ZERO);
+            disk.model.set_capacity(None);
+            disk.model.fail_sync(NEVER);
+            disk.model.fail_write(NEVER);
+            if disk.model.power_is_off() {
+                self.kill(place, true);
+            }
+            disk.model.cut_power_at(NEVER);
+        }
+        self.world.sim.set_fail_rate(0.0);
+        self.world.sim.set_max_message_latency(self.plan.latency.1);
+        let hosts: Vec<String> =
+            (0..self.world.machines.len()).map(host).chain(self.world.users.iter().cloned()).collect();
+        for (place, a) in hosts.iter().enumerate() {
+            for b in &hosts[place + 1..] {
+                self.world.sim.release(a.as_str(), b.as_str());
+            }
+        }
+        let down: Vec<Place> = self.down.iter().copied().collect();
+        down.into_iter().for_each(|place| self.restart(place));
+        self.world.backend.tell(|backend| backend.behave());
+    }
+
+    /// Whether everything is done. An error if it takes too long.
+    fn is_over(&mut self, now: Duration) -> Result<bool, Violation> {
+        let late = |what: String| Err(Violation { invariant: "heals", at: now, what });
+        let Some((served_at, index)) = self.served else {
+            if now > self.healing_since + WITHIN {
+                return late(format!("nothing goes wrong since {:?}, and nobody serves", self.healing_since));
+            }
+            return Ok(false);
+        };
+        let behind: Vec<String> = (0..self.plan.machines)
+            .filter(|place| self.latest.get(place).is_none_or(|state| state.applied().0 < index))
+            .map(host)
+            .collect();
+        let newest = self.latest.values().max_by_key(|state| state.applied());
+        let Some(state) = newest else { return Ok(false) };
+        let (left, brake_until) = left_to_do(state, self.plan.patient);
+        self.brake_until = self.brake_until.max(brake_until);
+        if behind.is_empty() && left.is_empty() {
+            self.enter(Phase::Converged);
+            for sighting in self.world.record.take() {
+                self.see(sighting)?;
+            }
+            return Ok(true);
+        }
+        let brakes_over = state.now() > self.brake_until + span(WITHIN);
+        if now > served_at + HEAL_MAX || (now > served_at + WITHIN && brakes_over) {
+            let behind =
+                if behind.is_empty() { String::new() } else { format!("{} did not catch up; ", behind.join(", ")) };
+            return late(format!("since {served_at:?} it serves, and has not converged: {behind}{}", left.join(", ")));
+        }
+        Ok(false)
+    }
+}
+
+fn span(duration: Duration) -> loadline_state_machine::Span {
+    loadline_state_machine::Span::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn pairs(a: &[String], b: &[String]) -> Vec<(String, String)> {
+    let all = a.iter().flat_map(|a| b.iter().map(move |b| (a.clone(), b.clone())));
+    all.filter(|(a, b)| a != b).collect()
+}
+
+/// What is not done, in words, and when the last brake that holds any of it runs out.
+fn left_to_do(state: &State, patient: bool) -> (Vec<String>, Time) {
+    let mut left = Vec::new();
+    let mut until = Time::from_millis(0);
+    for action in state.actions() {
+        if let ActionStatus::Pending { not_before: Some(at) } = action.status {
+            until = until.max(at);
+        }
+        left.push(format!("action {} is {}", action.id, action.status.code()));
+    }
+    left.extend(state.operations().map(|operation| format!("operation {} is under way", operation.id)));
+    for cluster in state.clusters_after(None) {
+        let Some(standing) = state.standing(cluster.id) else { continue };
+        if standing.conclusion() != Some(Conclusion::Held) {
+            continue;
+        }
+        let Some(decision) = standing.decision() else { continue };
+        for held in &decision.brakes {
+            let Some(at) = held.until else { continue };
+            until = until.max(at);
+            if patient {
+                left.push(format!("{} is held by {}", cluster.name, held.brake.code()));
+            }
+        }
+    }
+    (left, until)
+}
+
+/// Everybody who is not a node, each on a host of their own.
+fn people(plan: &Plan, world: &mut World, stop: &watch::Sender<bool>) {
+    let record = world.record.clone();
+    if let Some(user) = User::new(plan, "setup", record.clone()) {
+        join(world, "setup", async move { user.set_up().await });
+    }
+    for number in 0..plan.users {
+        let name = format!("u{}", number + 1);
+        let Some(user) = User::new(plan, &name, record.clone()) else { continue };
+        let stopped = stop.subscribe();
+        join(world, &name, async move { user.live(stopped).await });
+    }
+    if let Some(user) = User::new(plan, PROBE, record.clone()) {
+        let stopped = stop.subscribe();
+        join(world, PROBE, async move { user.probe(stopped).await });
+    }
+    if let Some(client) = client(plan, "watcher", record.clone()) {
+        join(world, "watcher", async move { watchers::watch("watcher".to_owned(), client, record).await });
+    }
+}
+
+fn join(world: &mut World, name: &str, life: impl Future<Output = ()> + 'static) {
+    world.users.push(name.to_owned());
+    world.sim.client(name, async move {
+        life.await;
+        Ok(())
+    });
+}

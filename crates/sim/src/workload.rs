@@ -1,0 +1,293 @@
+//! What users do: they change sizes, clusters, strategies and settings, read them back, and report signals, some of them
+//! far too many.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loadline_client::v1::change::Change;
+use loadline_client::v1::observation::Seen as ObservedThing;
+use loadline_client::v1::strategy_target::Target;
+use loadline_client::v1::{self, ReportSignalsRequest, SetSettingRequest, cluster_signals};
+use loadline_client::{Client, Endpoints, Error, Kind, Options, Reading, ScalingWrite, Writing};
+use tokio::sync::watch;
+
+use crate::dice::Dice;
+use crate::faults::Family;
+use crate::history::{Answered, Ask, Asked, Told};
+use crate::plan::Plan;
+use crate::record::{Record, Seen};
+use crate::world::backend::NAME as BACKEND;
+use crate::world::net::UserSurroundings;
+use crate::world::node::address;
+
+const SIZES: [(&str, u32); 4] = [("25cc", 1), ("50cc", 2), ("100cc", 4), ("200cc", 8)];
+
+/// Brakes that run out while somebody is still looking.
+const SETTINGS: [(&str, &str); 8] = [
+    ("default_backend", BACKEND),
+    ("enable_auto_scaling", "true"),
+    ("auto_scaling_cluster_cooldown", "1s"),
+    ("auto_scaling_rate_limit", "6"),
+    ("auto_scaling_rate_window", "10s"),
+    ("auto_scaling_join_timeout", "5s"),
+    ("auto_scaling_attempts_max", "5"),
+    ("signal_stale_after", "10s"),
+];
+
+/// One user: a client, and what it may throw.
+#[derive(Debug)]
+pub struct User {
+    name: String,
+    client: Client,
+    record: Record,
+    dice: Dice,
+    calls: u64,
+    sequence: u64,
+    clusters: usize,
+    pause: Duration,
+    floods: bool,
+}
+
+impl User {
+    pub fn new(plan: &Plan, name: &str, record: Record) -> Option<User> {
+        let dice = Dice::of(plan.seed, name);
+        Some(User {
+            client: client(plan, name, record.clone())?,
+            name: name.to_owned(),
+            record,
+            dice,
+            calls: 0,
+            sequence: 0,
+            clusters: plan.clusters,
+            pause: plan.user_pause,
+            floods: plan.has(Family::SignalFlood),
+        })
+    }
+
+    /// Makes what the others work with. Everything is asked for until it is there.
+    pub async fn set_up(mut self) {
+        let mut steps: Vec<Change> = SIZES.iter().map(|(name, slots)| create_size(name, *slots)).collect();
+        steps.extend(SETTINGS.iter().map(|(name, value)| set(name, value)));
+        while !self.transact("set up", steps.clone()).await {}
+        for number in 0..self.clusters {
+            let name = format!("c{number}");
+            while !self.write(format!("create cluster {name}"), create_cluster(&name)).await {}
+            let size = self.dice.pick(&SIZES).0;
+            let kind =
+                ScalingWrite::CreateStrategy(strategy("target_size", &name, &[("SIZE", size), ("COOLDOWN", "1s")]));
+            while !self.scale(format!("create target_size {size} for {name}"), kind.clone()).await {}
+        }
+    }
+
+    /// One call after the other until it is told to stop.
+    pub async fn live(mut self, mut stop: watch::Receiver<bool>) {
+        while !*stop.borrow_and_update() {
+            let pause = self.dice.millis(10, u64::try_from(self.pause.as_millis()).unwrap_or(10));
+            tokio::time::sleep(pause).await;
+            self.act().await;
+        }
+    }
+
+    /// Once everything else has stopped: switches scaling on, so that what was held back is done, until it is recorded.
+    pub async fn probe(mut self, mut stopped: watch::Receiver<bool>) {
+        // The sender lives as long as the run.
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+        while !self.write("kill switch: enabled is true".to_owned(), set("auto_scaling_enabled", "true")).await {}
+    }
+
+    fn cluster(&mut self) -> String {
+        format!("c{}", self.dice.index(self.clusters + 2))
+    }
+
+    async fn act(&mut self) {
+        let cluster = self.cluster();
+        let size = self.dice.pick(&SIZES).0;
+        match self.dice.below(100) {
+            0..16 => {
+                let update = v1::UpdateStrategyRequest {
+                    target: on(&cluster),
+                    r#type: "target_size".to_owned(),
+                    set: [("SIZE".to_owned(), size.to_owned())].into(),
+                    ..v1::UpdateStrategyRequest::default()
+                };
+                self.scale(format!("resize {cluster} to {size}"), ScalingWrite::UpdateStrategy(update)).await;
+            }
+            16..26 => {
+                self.write(format!("create cluster {cluster}"), create_cluster(&cluster)).await;
+                let kind = strategy("target_size", &cluster, &[("SIZE", size), ("COOLDOWN", "1s")]);
+                self.scale(format!("create target_size {size} for {cluster}"), ScalingWrite::CreateStrategy(kind))
+                    .await;
+            }
+            26..34 => {
+                let delete = v1::DeleteRequest {
+                    name: cluster.clone(),
+                    cascade: self.dice.coin(),
+                    ..v1::DeleteRequest::default()
+                };
+                self.write(format!("drop cluster {cluster}"), Change::DeleteCluster(delete)).await;
+            }
+            34..42 => {
+                let to = self.cluster();
+                let rename = v1::RenameClusterRequest {
+                    name: cluster.clone(),
+                    new_name: to.clone(),
+                    ..v1::RenameClusterRequest::default()
+                };
+                self.write(format!("rename {cluster} to {to}"), Change::RenameCluster(rename)).await;
+            }
+            42..50 => {
+                let options: &[(&str, &str)] = &[("IDLE_AFTER", "1s"), ("COOLDOWN", "1s")];
+                let create = strategy("idle_suspend", &cluster, options);
+                self.scale(format!("create idle_suspend for {cluster}"), ScalingWrite::CreateStrategy(create)).await;
+            }
+            50..55 => {
+                let delete = v1::DeleteStrategyRequest {
+                    target: on(&cluster),
+                    r#type: (*self.dice.pick(&["target_size", "idle_suspend"])).to_owned(),
+                    ..v1::DeleteStrategyRequest::default()
+                };
+                self.scale(format!("drop a strategy of {cluster}"), ScalingWrite::DeleteStrategy(delete)).await;
+            }
+            55..61 => {
+                let on = self.dice.percent(60).to_string();
+                self.write(format!("kill switch: enabled is {on}"), set("auto_scaling_enabled", &on)).await;
+            }
+            61..75 => self.read(&cluster).await,
+            _ => {
+                let reports = if self.floods { self.dice.between(5, 40) } else { 1 };
+                for _ in 0..reports {
+                    let cluster = self.cluster();
+                    self.report(&cluster).await;
+                }
+            }
+        }
+    }
+
+    fn tag(&mut self, what: Ask) -> (Client, String) {
+        self.calls += 1;
+        let tag = format!("{}.{}", self.name, self.calls);
+        self.record.see(Seen::Asked(Asked { tag: tag.clone(), what }));
+        (self.client.on_behalf_of(&tag), tag)
+    }
+
+    /// Says whether it was recorded or refused for good: whether asking once more makes no sense.
+    fn told(&self, tag: String, answer: Result<v1::WriteResponse, Error>) -> bool {
+        let answer = match answer {
+            Ok(done) => Told::Done { index: done.revision, repeated: done.repeated_request },
+            Err(error) => Told::failed(error),
+        };
+        let over = matches!(answer, Told::Done { .. } | Told::Refused(_));
+        self.record.see(Seen::Answered(Answered { tag, answer }));
+        over
+    }
+
+    async fn write(&mut self, words: String, change: Change) -> bool {
+        let (client, tag) = self.tag(Ask::Write(words));
+        let answer = client.write(change, Writing::Record).await;
+        self.told(tag, answer)
+    }
+
+    async fn transact(&mut self, words: &str, changes: Vec<Change>) -> bool {
+        let (client, tag) = self.tag(Ask::Write(words.to_owned()));
+        let answer = client.transact(changes, Writing::Record).await;
+        self.told(tag, answer)
+    }
+
+    async fn scale(&mut self, words: String, write: ScalingWrite) -> bool {
+        let (client, tag) = self.tag(Ask::Write(words));
+        let answer = client.write_scaling(write, Writing::Record).await;
+        self.told(tag, answer)
+    }
+
+    async fn read(&mut self, cluster: &str) {
+        let (client, tag) = self.tag(Ask::Read(format!("clusters/{cluster}")));
+        let answer = match client.get(Kind::Cluster, cluster, Reading::Linearizable).await {
+            Ok(found) => Told::Found { index: found.revision, resource: Some(Box::new(found.resource)) },
+            Err(Error::Refused(refusal)) if refusal.code == tonic::Code::NotFound => {
+                let revision = refusal.metadata.get("revision").and_then(|it| it.parse().ok()).unwrap_or(0);
+                Told::Found { index: revision, resource: None }
+            }
+            // A read changes nothing, so it is never unknown.
+            Err(error) => Told::NotDone(error.to_string()),
+        };
+        self.record.see(Seen::Answered(Answered { tag, answer }));
+    }
+
+    async fn report(&mut self, cluster: &str) {
+        self.sequence += 1;
+        let collector = self.name.clone();
+        let (client, tag) = self.tag(Ask::Report(collector.clone(), self.sequence));
+        let idle_for_ms = self.dice.percent(40).then(|| self.dice.between(0, 5_000));
+        let seen = if self.dice.percent(80) {
+            ObservedThing::Activity(v1::ActivitySeen { idle_for_ms })
+        } else {
+            ObservedThing::Alive(true)
+        };
+        let report = ReportSignalsRequest {
+            collector,
+            sequence: self.sequence,
+            clusters: vec![v1::ClusterSignals {
+                cluster: Some(cluster_signals::Cluster::Name(cluster.to_owned())),
+                observations: vec![v1::Observation { age_ms: 0, seen: Some(seen) }],
+            }],
+        };
+        let answer = match client.report_signals(report).await {
+            Ok(done) => Told::Done { index: done.revision, repeated: done.repeated_report },
+            Err(error) => Told::failed(error),
+        };
+        self.record.see(Seen::Answered(Answered { tag, answer }));
+    }
+}
+
+/// A client of the group, as the product has it.
+pub fn client(plan: &Plan, name: &str, record: Record) -> Option<Client> {
+    let surroundings = UserSurroundings::new(record, Dice::of(plan.seed, &format!("client {name}")));
+    let mut dice = Dice::of(plan.seed, &format!("endpoints {name}"));
+    let mut endpoints: Vec<String> = (0..plan.machines).map(address).collect();
+    let first = dice.index(endpoints.len());
+    endpoints.rotate_left(first);
+    let options = Options {
+        timeout: Duration::from_secs(6),
+        attempt_timeout: Duration::from_secs(2),
+        actor: name.to_owned(),
+        ..Options::default()
+    };
+    Some(Client::connect_in(Arc::new(surroundings), Endpoints::parse(endpoints).ok()?, options))
+}
+
+fn on(cluster: &str) -> Option<v1::StrategyTarget> {
+    Some(v1::StrategyTarget { target: Some(Target::Cluster(cluster.to_owned())) })
+}
+
+fn strategy(kind: &str, cluster: &str, given: &[(&str, &str)]) -> v1::CreateStrategyRequest {
+    let strategy = v1::Strategy {
+        r#type: kind.to_owned(),
+        target: on(cluster),
+        options: given.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        ..v1::Strategy::default()
+    };
+    v1::CreateStrategyRequest { options: None, strategy: Some(strategy), allow_existing: true }
+}
+
+fn create_size(name: &str, slots: u32) -> Change {
+    let size = v1::Size {
+        name: name.to_owned(),
+        slots,
+        price_micros_per_hour: u64::from(slots) * 100_000,
+        ..v1::Size::default()
+    };
+    Change::CreateSize(v1::CreateSizeRequest { options: None, size: Some(size) })
+}
+
+fn create_cluster(name: &str) -> Change {
+    let cluster = v1::Cluster { name: name.to_owned(), ..v1::Cluster::default() };
+    Change::CreateCluster(v1::CreateClusterRequest { options: None, cluster: Some(cluster) })
+}
+
+pub(crate) fn set(name: &str, value: &str) -> Change {
+    Change::SetSetting(SetSettingRequest {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        ..SetSettingRequest::default()
+    })
+}

@@ -1,0 +1,193 @@
+//! One place where a node runs: a machine with a disk and clocks, on which processes come and go.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use loadline_executor::{Backends, Step, Witness};
+use loadline_log::{JournalRecord, Threading};
+use loadline_raft_node::NodeObserver;
+use loadline_server::{Listeners, ServerConfig, World as ServerWorld, serve_in};
+use loadline_state_machine::{self as state_machine, ActionId, Hash, LogIndex, State};
+
+use super::backend::{BackendPlace, Gate, NAME as BACKEND};
+use super::clock::MachineClock;
+use super::disk::MachineDisk;
+use super::net::{PORT, Port, Silent, SimulatedDial};
+use crate::plan::Plan;
+use crate::record::{Applied, Place, Record, Seen};
+
+/// A machine. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    pub place: Place,
+    pub clock: MachineClock,
+    pub gate: Gate,
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    disk: std::sync::Mutex<MachineDisk>,
+    lives: AtomicU64,
+    backend: BackendPlace,
+    record: Record,
+    config: ServerConfig,
+    wal_segment_bytes: u64,
+}
+
+/// The name of a node as the network knows it.
+pub fn host(place: Place) -> String {
+    format!("n{}", place + 1)
+}
+
+pub fn address(place: Place) -> String {
+    format!("{}:{PORT}", host(place))
+}
+
+impl Machine {
+    pub fn new(plan: &Plan, place: Place, disk_seed: u64, backend: BackendPlace, record: Record) -> Machine {
+        let config = ServerConfig {
+            name: host(place),
+            advertise: address(place),
+            grpc_listen: address(place),
+            peers: (0..plan.founders).map(address).collect(),
+            heartbeat: plan.heartbeat,
+            election_timeout_min: plan.heartbeat * 3,
+            election_timeout_max: plan.heartbeat * 6,
+            snapshot_every: plan.snapshot_every,
+            keep_entries: plan.keep_entries,
+            disk_reserve: plan.disk_reserve,
+            tick_every: Duration::from_secs(1),
+            ..ServerConfig::default()
+        };
+        Machine {
+            place,
+            clock: MachineClock::new(record.clone()),
+            gate: Gate::default(),
+            inner: Arc::new(Inner {
+                disk: std::sync::Mutex::new(MachineDisk::new(disk_seed)),
+                lives: AtomicU64::new(0),
+                backend,
+                record,
+                config,
+                wal_segment_bytes: plan.wal_segment_bytes,
+            }),
+        }
+    }
+
+    pub fn disk(&self) -> MachineDisk {
+        self.inner.disk.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// An operator puts an empty disk in.
+    pub fn replace_disk(&self, seed: u64) {
+        *self.inner.disk.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = MachineDisk::new(seed);
+    }
+
+    pub fn lives(&self) -> u64 {
+        self.inner.lives.load(Ordering::Relaxed)
+    }
+
+    /// One process, from its start to its end.
+    pub async fn live(self) {
+        let inner = &self.inner;
+        let life = inner.lives.fetch_add(1, Ordering::Relaxed) + 1;
+        let (record, node) = (inner.record.clone(), self.place);
+        record.see(Seen::Started { node, life });
+        let why = match Port::bind().await {
+            Err(error) => format!("cannot listen: {error}"),
+            Ok(port) => {
+                let onlooker = Arc::new(Onlooker { node, life, record: record.clone() });
+                let disk = self.disk();
+                let world = ServerWorld {
+                    disk: Arc::new(disk.model.reopen()),
+                    wal_segment_bytes: inner.wal_segment_bytes,
+                    audit_index: None,
+                    dial: Arc::new(SimulatedDial),
+                    clock: Arc::new(self.clock.clone()),
+                    threading: Threading::Inline,
+                    pace: Some(Arc::new(disk.pace)),
+                    backends: Backends::new().with(BACKEND, Arc::new(inner.backend.door(self.gate.clone()))),
+                    witness: Arc::new(Watcher { node, record: record.clone(), gate: self.gate.clone() }),
+                    onlooker,
+                };
+                let listeners = Listeners { grpc: port, http: Silent };
+                match serve_in(world, listeners, inner.config.clone(), std::future::pending()).await {
+                    Ok(()) => "it was told to".to_owned(),
+                    Err(error) => with_causes(&error),
+                }
+            }
+        };
+        record.see(Seen::Ended { node, life, why });
+    }
+}
+
+/// An error and what is behind it, in one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(&format!(": {inner}"));
+        cause = inner.source();
+    }
+    text
+}
+
+/// Tells the record what one process does.
+#[derive(Debug)]
+struct Onlooker {
+    node: Place,
+    life: u64,
+    record: Record,
+}
+
+impl NodeObserver for Onlooker {
+    fn entry_applied(&self, record: &JournalRecord, applied: &state_machine::Applied, state: &State) {
+        self.record.see(Seen::Applied(Box::new(Applied {
+            node: self.node,
+            life: self.life,
+            index: LogIndex(record.index),
+            time: applied.time,
+            hash: Hash(record.hash),
+            entry: record.entry.clone(),
+            receipts: applied.receipts.clone(),
+            events: applied.events.clone(),
+            state: state.clone(),
+        })));
+    }
+
+    fn state_replaced(&self, state: &State) {
+        self.record.see(Seen::Replaced { node: self.node, life: self.life, state: Box::new(state.clone()) });
+    }
+
+    fn snapshot_built(&self, _took: Duration, _bytes: u64) {
+        self.record.see(Seen::SnapshotBuilt { node: self.node, life: self.life });
+    }
+
+    fn truncated(&self, entries: u64) {
+        self.record.see(Seen::Truncated { node: self.node, entries });
+    }
+
+    fn elected(&self) {
+        self.record.see(Seen::Elected { node: self.node, life: self.life });
+    }
+}
+
+/// Tells the record where an executor is, and holds one that is paused.
+#[derive(Debug)]
+struct Watcher {
+    node: Place,
+    record: Record,
+    gate: Gate,
+}
+
+impl Witness for Watcher {
+    fn reached(&self, step: Step, action: ActionId) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.record.see(Seen::Step { node: self.node, step, action });
+            self.gate.passed().await;
+        })
+    }
+}
