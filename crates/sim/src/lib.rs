@@ -3,7 +3,7 @@
 //! - [`plan`] is what a seed decides, before anything runs; [`dice`] is where its chances come from;
 //! - [`world`] is what a node takes for granted: disk, network, clock, and a backend that lies;
 //! - [`faults`] is what goes wrong, one file for each family, as a list of [`faults::Deed`]s with their times;
-//! - [`workload`] is what users do meanwhile, [`watchers`] is who looks on; what they were told is in [`history`];
+//! - [`workload`] is what users do meanwhile, [`watchers`] is who looks on, [`operator`] is who mends; what they were told is in [`history`];
 //! - [`record`] is everything that was seen, in order; [`trace`] shows it in columns;
 //! - [`invariants`] judge it, one file each; [`run`] brings all of it together: chaos, then healing;
 //! - [`batch`] is many seeds.
@@ -21,6 +21,7 @@ pub mod dice;
 pub mod faults;
 pub mod history;
 pub mod invariants;
+pub mod operator;
 pub mod plan;
 pub mod record;
 pub mod run;

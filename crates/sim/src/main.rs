@@ -12,6 +12,9 @@ use loadline_sim::batch::{self, Until};
 use loadline_sim::plan::Plan;
 use loadline_sim::run::Outcome;
 
+/// A seed of which it is known that it fails where disks lie.
+const CANARY: u64 = 1;
+
 #[derive(Debug, Parser)]
 #[command(name = "loadline-sim", about = "Runs Loadline in a made-up world, where one seed decides everything")]
 struct Args {
@@ -57,6 +60,11 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         first: u64,
     },
+    /// Runs a seed that must fail, because its disks lie
+    Canary {
+        #[arg(default_value_t = CANARY)]
+        seed: u64,
+    },
     /// Runs each seeded mutant of the product until it is found out
     Mutants {
         /// Try at most so many seeds for each
@@ -77,6 +85,7 @@ fn main() -> ExitCode {
             true
         }
         Command::Meta { seeds, first } => meta(seeds, first),
+        Command::Canary { seed } => canary(seed),
         Command::Mutants { seeds, only } => mutants(seeds, only),
     };
     if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -156,6 +165,16 @@ fn meta(seeds: u64, first: u64) -> bool {
         }
     }
     same
+}
+
+/// Whether it was noticed that every disk lies.
+fn canary(seed: u64) -> bool {
+    let Some(outcome) = batch::one(Plan::canary(seed), false) else { return false };
+    match &outcome.violation {
+        Some(violation) => println!("canary {seed} fails, as it must: {}: {}", violation.invariant, violation.what),
+        None => println!("canary {seed} passes, and must not: syncs did nothing, and nobody noticed"),
+    }
+    outcome.violation.is_some()
 }
 
 fn mutants(seeds: u64, only: Option<Mutant>) -> bool {

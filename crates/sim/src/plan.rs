@@ -37,6 +37,8 @@ pub struct Plan {
     pub backend: BackendPlan,
     /// Whether healing waits for brakes, too.
     pub patient: bool,
+    /// Whether syncs do nothing: no group can live through that, and a run that does not notice is worth nothing.
+    pub lying_disks: bool,
 }
 
 /// How the backend lies. Percentages are of calls.
@@ -77,7 +79,7 @@ impl Plan {
         Plan {
             seed,
             founders,
-            machines: founders,
+            machines: founders + usize::from(families.contains(&Family::Membership)),
             heartbeat: Duration::from_millis(100),
             snapshot_every: *dice.pick(&[20, 60, 150, 1_000]),
             keep_entries: *dice.pick(&[1, 10, 50, 200]),
@@ -91,7 +93,13 @@ impl Plan {
             families,
             backend,
             patient: dice.percent(10),
+            lying_disks: false,
         }
+    }
+
+    /// A run that must fail: disks lie, and everybody loses power at once.
+    pub fn canary(seed: u64) -> Plan {
+        Plan { families: [Family::PowerCut].into(), lying_disks: true, founders: 3, machines: 3, ..Plan::of(seed) }
     }
 
     pub fn calm(&self) -> bool {
@@ -145,11 +153,15 @@ impl fmt::Display for Plan {
             families,
             backend,
             patient,
+            lying_disks,
         } = self;
         writeln!(f, "seed               {seed}")?;
         writeln!(f, "nodes              {founders} that found the group, {} that join", machines - founders)?;
         writeln!(f, "heartbeat          {heartbeat:?}")?;
         writeln!(f, "snapshot every     {snapshot_every} entries, {keep_entries} kept behind it")?;
+        if *lying_disks {
+            writeln!(f, "disks              lie: syncs do nothing")?;
+        }
         writeln!(f, "segments           {wal_segment_bytes} bytes; {disk_reserve} bytes of disk in reserve")?;
         writeln!(f, "latency            {:?} to {:?}", latency.0, latency.1)?;
         writeln!(f, "users              {users}, each call up to {user_pause:?} after the one before")?;

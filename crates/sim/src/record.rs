@@ -12,6 +12,7 @@ use loadline_executor::Step;
 use loadline_executor::backends::scripted::LedgerLine;
 use loadline_state_machine::{ActionId, Event, Hash, LogIndex, Receipt, State, Time};
 
+use crate::faults::Then;
 use crate::history::{Answered, Asked};
 use crate::watchers::Watched;
 
@@ -72,6 +73,15 @@ pub enum Seen {
     Asked(Asked),
     Answered(Answered),
     Watched(Watched),
+    /// An executor has walked into an ambush, and waits there.
+    Ambushed {
+        node: Place,
+        then: Then,
+    },
+    /// The operator has taken a node out of the group.
+    Removed {
+        node: Place,
+    },
     /// Something was done to the world, in words.
     Deed(String),
     /// The next part of the run begins.

@@ -7,20 +7,21 @@ use std::time::Duration;
 use loadline_log::Disk as _;
 use loadline_raft_node::seed_randomness;
 use loadline_state_machine::{ActionStatus, Conclusion, State, Time};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::dice::Dice;
-use crate::faults::{self, Deed, Family};
+use crate::faults::{self, Deed, Family, Then};
 use crate::history::Told;
 use crate::invariants::heals::WITHIN;
 use crate::invariants::{Judge, Violation};
+use crate::operator::{self, Order};
 use crate::plan::Plan;
 use crate::record::{Phase, Place, Seen, Sighting};
 use crate::trace;
 use crate::watchers;
 use crate::workload::{User, client};
-use crate::world::World;
 use crate::world::node::host;
+use crate::world::{OUTSIDE, World};
 
 /// The user that finds out whether the group serves, once nothing goes wrong any more.
 const PROBE: &str = "probe";
@@ -84,7 +85,16 @@ struct Run<'a> {
     deeds: VecDeque<(Duration, Deed)>,
     /// Processes that ended by themselves, and when they are started again.
     restarts: BTreeMap<Place, Duration>,
+    /// Those that are held for a time.
+    resumes: BTreeMap<Place, Duration>,
+    /// The node on whose disk a bit is wrong.
+    rotten: Option<Place>,
     down: BTreeSet<Place>,
+    /// The node whose disk is gone for good, until an operator has taken it out of the group.
+    lost: Option<Place>,
+    /// At most one in a run: see `faults::members`.
+    disk_was_lost: bool,
+    operator: mpsc::UnboundedSender<Order>,
     paused: BTreeSet<Place>,
     /// What each node has applied last.
     latest: BTreeMap<Place, State>,
@@ -104,7 +114,8 @@ impl<'a> Run<'a> {
     fn new(plan: &'a Plan, deeds: Vec<(Duration, Deed)>, with_trace: bool) -> Run<'a> {
         let mut world = World::new(plan);
         let stop = watch::Sender::new(false);
-        people(plan, &mut world, &stop);
+        let (operator, orders) = mpsc::unbounded_channel();
+        people(plan, &mut world, &stop, orders);
         let mut dice = Dice::of(plan.seed, "run");
         if plan.has(Family::Drift) {
             for machine in &world.machines {
@@ -117,7 +128,12 @@ impl<'a> Run<'a> {
             judge: Judge::new(plan),
             deeds: deeds.into(),
             restarts: BTreeMap::new(),
+            resumes: BTreeMap::new(),
+            rotten: None,
             down: BTreeSet::new(),
+            lost: None,
+            disk_was_lost: false,
+            operator,
             paused: BTreeSet::new(),
             latest: BTreeMap::new(),
             phase: Phase::Chaos,
@@ -166,8 +182,30 @@ impl<'a> Run<'a> {
         match sighting.what {
             Seen::Applied(applied) => drop(self.latest.insert(applied.node, applied.state)),
             Seen::Replaced { node, state, .. } => drop(self.latest.insert(node, *state)),
-            Seen::Ended { node, .. } => {
+            Seen::Ambushed { node, then } => match then {
+                Then::Kill | Then::LosePower => {
+                    self.kill(node, then == Then::LosePower);
+                    let again = sighting.at + self.dice.millis(RESTART_MS.0, RESTART_MS.1);
+                    self.restarts.insert(node, again);
+                }
+                Then::Pause(lasts) => {
+                    self.pause(node);
+                    self.resumes.insert(node, sighting.at + lasts);
+                }
+            },
+            Seen::Removed { node } => {
+                self.lost = None;
+                let seed = self.world.dice.throw();
+                self.world.machines[node].replace_disk(seed);
+                self.latest.remove(&node);
+                self.restart(node);
+            }
+            Seen::Ended { node, ref why, .. } => {
                 self.kill(node, false);
+                // That is what a node says whose disk cannot be trusted, and what its operator does then.
+                if why.contains("remove-peer") && self.rotten == Some(node) {
+                    self.lose_disk(node);
+                }
                 let again = sighting.at + self.dice.millis(RESTART_MS.0, RESTART_MS.1);
                 self.restarts.insert(node, again);
             }
@@ -199,6 +237,11 @@ impl<'a> Run<'a> {
         while let Some((_, deed)) = self.deeds.pop_front_if(|(at, _)| *at <= now) {
             self.world.record.deed(deed.to_string());
             self.carry_out(&deed);
+        }
+        let due: Vec<Place> = self.resumes.iter().filter(|(_, at)| **at <= now).map(|(place, _)| *place).collect();
+        for place in due {
+            self.world.record.deed(Deed::Resume { node: place }.to_string());
+            self.resume(place);
         }
         let due: Vec<Place> = self.restarts.iter().filter(|(_, at)| **at <= now).map(|(place, _)| *place).collect();
         for place in due {
@@ -240,11 +283,44 @@ impl<'a> Run<'a> {
                 let used = disk.reopen().used_bytes().unwrap_or(0);
                 disk.set_capacity(bytes.map(|bytes| used + bytes));
             }
+            Deed::CutPowerIn { node, folder, nth } => machine(node).disk().model.cut_power_in(folder, *nth),
+            Deed::FlipBit { node, roll } => self.flip_bit(*node, *roll),
+            Deed::LoseDisk { node } => {
+                if self.may_lose_a_disk() {
+                    self.kill(*node, true);
+                    self.lose_disk(*node);
+                }
+            }
+            // The operator lives as long as the run.
+            Deed::Transfer => drop(self.operator.send(Order::Transfer)),
+            Deed::Ambush { step, skip, then } => self.world.ambushes.lay(*step, *skip, *then),
             Deed::BackendReachable { reachable } => {
                 let unreachable = !reachable;
                 self.world.backend.tell(move |backend| backend.set_unreachable(unreachable));
             }
         }
+    }
+
+    /// Only one, and only where a majority keeps theirs; not before there is a group to be taken out of.
+    fn may_lose_a_disk(&self) -> bool {
+        self.plan.founders >= 3 && !self.disk_was_lost && !self.latest.is_empty()
+    }
+
+    fn lose_disk(&mut self, node: Place) {
+        (self.lost, self.disk_was_lost) = (Some(node), true);
+        let _ = self.operator.send(Order::Remove(node));
+    }
+
+    fn flip_bit(&mut self, node: Place, roll: u64) {
+        if !self.may_lose_a_disk() {
+            return;
+        }
+        self.kill(node, false);
+        if let Some(place) = self.world.machines[node].disk().rot(roll) {
+            self.world.record.deed(format!("a bit is wrong in {place} of {}", host(node)));
+            (self.rotten, self.disk_was_lost) = (Some(node), true);
+        }
+        self.restart(node);
     }
 
     /// Cut off first: what its destructors would still say must not get out, and their order is not the seed's.
@@ -253,6 +329,7 @@ impl<'a> Run<'a> {
             return;
         }
         self.resume(place);
+        self.world.machines[place].gate.set_open(true);
         for other in self.world.others(place) {
             self.world.sim.partition(host(place), other);
         }
@@ -267,7 +344,7 @@ impl<'a> Run<'a> {
 
     fn restart(&mut self, place: Place) {
         self.restarts.remove(&place);
-        if !self.down.remove(&place) {
+        if self.lost == Some(place) || !self.down.remove(&place) {
             return;
         }
         for other in self.world.others(place) {
@@ -277,6 +354,7 @@ impl<'a> Run<'a> {
     }
 
     fn pause(&mut self, place: Place) {
+        // One that was ambushed has its gate shut already, also if it was held by somebody else before.
         if self.down.contains(&place) || !self.paused.insert(place) {
             return;
         }
@@ -287,6 +365,7 @@ impl<'a> Run<'a> {
     }
 
     fn resume(&mut self, place: Place) {
+        self.resumes.remove(&place);
         if !self.paused.remove(&place) {
             return;
         }
@@ -301,6 +380,7 @@ impl<'a> Run<'a> {
         self.enter(Phase::Heal);
         self.healing_since = self.world.sim.elapsed();
         self.deeds.clear();
+        self.world.ambushes.clear();
         self.stop.send_replace(true);
         for place in 0..self.world.machines.len() {
             self.resume(place);
@@ -316,8 +396,7 @@ impl<'a> Run<'a> {
         }
         self.world.sim.set_fail_rate(0.0);
         self.world.sim.set_max_message_latency(self.plan.latency.1);
-        let hosts: Vec<String> =
-            (0..self.world.machines.len()).map(host).chain(self.world.users.iter().cloned()).collect();
+        let hosts: Vec<String> = (0..self.world.machines.len()).map(host).chain([OUTSIDE.to_owned()]).collect();
         for (place, a) in hosts.iter().enumerate() {
             for b in &hosts[place + 1..] {
                 self.world.sim.release(a.as_str(), b.as_str());
@@ -399,31 +478,27 @@ fn left_to_do(state: &State, patient: bool) -> (Vec<String>, Time) {
     (left, until)
 }
 
-/// Everybody who is not a node, each on a host of their own.
-fn people(plan: &Plan, world: &mut World, stop: &watch::Sender<bool>) {
+/// Everybody who is not a node.
+fn people(plan: &Plan, world: &mut World, stop: &watch::Sender<bool>, orders: mpsc::UnboundedReceiver<Order>) {
     let record = world.record.clone();
     if let Some(user) = User::new(plan, "setup", record.clone()) {
-        join(world, "setup", async move { user.set_up().await });
+        world.invite(user.set_up());
     }
     for number in 0..plan.users {
         let name = format!("u{}", number + 1);
         let Some(user) = User::new(plan, &name, record.clone()) else { continue };
         let stopped = stop.subscribe();
-        join(world, &name, async move { user.live(stopped).await });
+        world.invite(user.live(stopped));
     }
     if let Some(user) = User::new(plan, PROBE, record.clone()) {
         let stopped = stop.subscribe();
-        join(world, PROBE, async move { user.probe(stopped).await });
+        world.invite(user.probe(stopped));
+    }
+    if let Some(client) = client(plan, "operator", record.clone()) {
+        world.invite(operator::live(client, orders, record.clone()));
     }
     if let Some(client) = client(plan, "watcher", record.clone()) {
-        join(world, "watcher", async move { watchers::watch("watcher".to_owned(), client, record).await });
+        world.invite(watchers::watch("watcher".to_owned(), client, record));
     }
-}
-
-fn join(world: &mut World, name: &str, life: impl Future<Output = ()> + 'static) {
-    world.users.push(name.to_owned());
-    world.sim.client(name, async move {
-        life.await;
-        Ok(())
-    });
+    world.open();
 }

@@ -56,6 +56,8 @@ fn columns(seen: &Seen) -> (String, &'static str, String) {
             (answered.tag.clone(), "answer", told)
         }
         Seen::Watched(watched) => (watched.watcher.clone(), "watch", watched.words()),
+        Seen::Ambushed { node, then } => (n(node), "ambush", format!("{then:?}")),
+        Seen::Removed { node } => (n(node), "removed", String::new()),
         Seen::Deed(words) => ("world".to_owned(), "deed", words.clone()),
         Seen::Phase(phase) => ("world".to_owned(), "phase", format!("{phase:?}")),
     }

@@ -46,6 +46,8 @@ struct State {
     capacity: Option<u64>,
     changes: u64,
     cut_at: Option<u64>,
+    /// A folder, and how many changes in it are left until the cut.
+    cut_in: Option<(String, u64)>,
     syncs: u64,
     fail_sync_at: Option<u64>,
     writes: u64,
@@ -99,6 +101,7 @@ impl ModelDisk {
             capacity: None,
             changes: 0,
             cut_at: None,
+            cut_in: None,
             syncs: 0,
             fail_sync_at: None,
             writes: 0,
@@ -116,6 +119,7 @@ impl ModelDisk {
         state.generation += 1;
         state.power_off = false;
         state.cut_at = None;
+        state.cut_in = None;
         state.settle_names();
         let State { random, names, .. } = state;
         for node in names.values() {
@@ -132,6 +136,7 @@ impl ModelDisk {
         state.generation += 1;
         state.power_off = false;
         state.cut_at = None;
+        state.cut_in = None;
     }
 
     /// A handle for the next process.
@@ -144,6 +149,11 @@ impl ModelDisk {
     pub fn cut_power_at(&self, nth: u64) {
         let mut state = lock(&self.world.state);
         state.cut_at = Some(state.changes + nth);
+    }
+
+    /// The same, counting only what is changed in the folder `dir`: that is how a snapshot is hit in the middle.
+    pub fn cut_power_in(&self, dir: &str, nth: u64) {
+        lock(&self.world.state).cut_in = Some((dir.to_owned(), nth));
     }
 
     /// Whether a scheduled cut has happened and waits for [`Self::power_cut`].
@@ -252,10 +262,10 @@ impl ModelDisk {
         }
     }
 
-    fn sync_file(&self, file: &Mutex<Contents>, with_length: bool) -> io::Result<()> {
+    fn sync_file(&self, path: &str, file: &Mutex<Contents>, with_length: bool) -> io::Result<()> {
         self.wait_for_release();
         let mut state = self.state()?;
-        let cut = state.begin_change();
+        let cut = state.begin_change(parent(path));
         let fails = state.begin_sync();
         if state.ignore_syncs {
             return Ok(());
@@ -273,10 +283,15 @@ impl ModelDisk {
 }
 
 impl State {
-    /// Counts a change; `true` means that the power fails in it.
-    fn begin_change(&mut self) -> bool {
+    /// Counts a change in a folder; `true` means that the power fails in it.
+    fn begin_change(&mut self, dir: &str) -> bool {
         self.changes += 1;
-        self.cut_at == Some(self.changes)
+        let left = self.cut_in.as_mut().filter(|(hit, _)| hit == dir).map(|(_, left)| left);
+        let hit = left.is_some_and(|left| {
+            *left = left.saturating_sub(1);
+            *left == 0
+        });
+        hit || self.cut_at == Some(self.changes)
     }
 
     fn end_change(&mut self, cut: bool) -> io::Result<()> {
@@ -316,7 +331,7 @@ impl State {
 
     /// Makes a change of names visible; it is durable after a sync of the folders. Returns whether the power fails in it.
     fn change_names(&mut self, names: Vec<(String, Option<Node>)>) -> io::Result<()> {
-        let cut = self.begin_change();
+        let cut = self.begin_change(names.first().map_or("", |(name, _)| parent(name)));
         if !cut || self.random.coin() {
             let mut dirs: Vec<String> = names.iter().map(|(name, _)| parent(name).to_owned()).collect();
             dirs.dedup();
@@ -382,7 +397,7 @@ impl Disk for ModelDisk {
             }
             other => other?,
         };
-        Ok(Box::new(ModelFile { disk: self.clone(), contents }))
+        Ok(Box::new(ModelFile { disk: self.clone(), path: path.to_owned(), contents }))
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
@@ -422,7 +437,7 @@ impl Disk for ModelDisk {
         self.wait_for_release();
         let mut state = self.state()?;
         state.expect_dir(path)?;
-        let cut = state.begin_change();
+        let cut = state.begin_change(path);
         if state.begin_sync() {
             return Err(eio("injected sync failure"));
         }
@@ -450,6 +465,8 @@ impl Disk for ModelDisk {
 
 struct ModelFile {
     disk: ModelDisk,
+    /// As it was when it was opened.
+    path: String,
     contents: Arc<Mutex<Contents>>,
 }
 
@@ -469,7 +486,7 @@ impl DiskFile for ModelFile {
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         let offset = usize::try_from(offset).map_err(io::Error::other)?;
         let mut state = self.disk.state()?;
-        let cut = state.begin_change();
+        let cut = state.begin_change(parent(&self.path));
         state.writes += 1;
         if state.fail_write_at == Some(state.writes) {
             state.fail_write_at = None;
@@ -489,11 +506,11 @@ impl DiskFile for ModelFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.disk.sync_file(&self.contents, false)
+        self.disk.sync_file(&self.path, &self.contents, false)
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        self.disk.sync_file(&self.contents, true)
+        self.disk.sync_file(&self.path, &self.contents, true)
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -504,7 +521,7 @@ impl DiskFile for ModelFile {
     fn set_len(&self, len: u64) -> io::Result<()> {
         let len = usize::try_from(len).map_err(io::Error::other)?;
         let mut state = self.disk.state()?;
-        let cut = state.begin_change();
+        let cut = state.begin_change(parent(&self.path));
         lock(&self.contents).set_len(len);
         state.end_change(cut)
     }

@@ -27,6 +27,7 @@ pub(super) fn schedule(chances: &mut Chances<'_>, family: Family) {
                 let deed = match family {
                     Family::FailedSync => Deed::FailSync { node, nth },
                     Family::FailedWrite => Deed::FailWrite { node, nth },
+                    Family::SnapshotCrash => Deed::CutPowerIn { node, folder: "snapshots", nth: nth % 12 + 1 },
                     _ => Deed::CutPowerAt { node, nth },
                 };
                 chances.at(at, deed);

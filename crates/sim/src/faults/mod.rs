@@ -1,14 +1,18 @@
 //! What goes wrong, one file for each family of faults. A family says beforehand what it will do and when; the list of
 //! [`Deed`]s is all that differs between a quiet run and a wild one.
 
+mod ambush;
 mod clocks;
 mod disks;
 mod kills;
+mod members;
 mod network;
 mod pauses;
 
 use std::fmt;
 use std::time::Duration;
+
+use loadline_executor::Step;
 
 use crate::dice::Dice;
 use crate::plan::Plan;
@@ -61,6 +65,13 @@ families! {
     BackendStale = "backend-stale",
     BackendDown = "backend-down",
     SignalFlood = "signal-flood",
+    /// Whoever leads is hit at a step of an action.
+    Ambush = "ambush",
+    /// The power fails in the middle of writing a snapshot.
+    SnapshotCrash = "snapshot-crash",
+    /// One node more joins, leadership is handed on, a disk is lost.
+    Membership = "membership",
+    BitFlip = "bit-flip",
 }
 
 /// One thing that is done to the world.
@@ -120,6 +131,29 @@ pub enum Deed {
         nth: u64,
     },
     /// So much more fits; nothing: all of it again.
+    /// The power fails in the so-manieth change of a folder from now.
+    CutPowerIn {
+        node: Place,
+        folder: &'static str,
+        nth: u64,
+    },
+    /// A bit of a file is wrong from now on.
+    FlipBit {
+        node: Place,
+        roll: u64,
+    },
+    /// A disk is gone; an operator takes its node out, and it joins again.
+    LoseDisk {
+        node: Place,
+    },
+    /// Leadership is handed on.
+    Transfer,
+    /// Whoever comes to this step, after so many others, does not get any further.
+    Ambush {
+        step: Step,
+        skip: u64,
+        then: Then,
+    },
     DiskRoom {
         node: Place,
         bytes: Option<u64>,
@@ -127,6 +161,14 @@ pub enum Deed {
     BackendReachable {
         reachable: bool,
     },
+}
+
+/// What becomes of whoever walks into an ambush.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    Kill,
+    LosePower,
+    Pause(Duration),
 }
 
 impl fmt::Display for Deed {
@@ -149,6 +191,13 @@ impl fmt::Display for Deed {
             Deed::FailSync { node, nth } => write!(f, "sync {nth} of {} will fail", n(node)),
             Deed::FailWrite { node, nth } => write!(f, "write {nth} of {} will fail", n(node)),
             Deed::CutPowerAt { node, nth } => write!(f, "power of {} will fail in change {nth}", n(node)),
+            Deed::CutPowerIn { node, folder, nth } => {
+                write!(f, "power of {} will fail in change {nth} of {folder}", n(node))
+            }
+            Deed::FlipBit { node, .. } => write!(f, "a bit flips on the disk of {}", n(node)),
+            Deed::LoseDisk { node } => write!(f, "the disk of {} is lost", n(node)),
+            Deed::Transfer => write!(f, "leadership is to be handed on"),
+            Deed::Ambush { step, skip, then } => write!(f, "an ambush {} (after {skip}): {then:?}", step.name()),
             Deed::DiskRoom { node, bytes: Some(bytes) } => write!(f, "disk of {} has room for {bytes} bytes", n(node)),
             Deed::DiskRoom { node, bytes: None } => write!(f, "disk of {} has room again", n(node)),
             Deed::BackendReachable { reachable } => {
@@ -170,9 +219,14 @@ pub fn schedule(plan: &Plan) -> Vec<(Duration, Deed)> {
                 network::schedule(&mut chances, *family);
             }
             Family::ClockJump => clocks::schedule(&mut chances),
-            Family::TornWrite | Family::SlowDisk | Family::FailedSync | Family::FailedWrite | Family::DiskFull => {
-                disks::schedule(&mut chances, *family);
-            }
+            Family::TornWrite
+            | Family::SnapshotCrash
+            | Family::SlowDisk
+            | Family::FailedSync
+            | Family::FailedWrite
+            | Family::DiskFull => disks::schedule(&mut chances, *family),
+            Family::Ambush => ambush::schedule(&mut chances),
+            Family::Membership | Family::BitFlip => members::schedule(&mut chances, *family),
             Family::BackendDown => {
                 let mut at = chances.start();
                 while at < chances.end() {

@@ -45,4 +45,22 @@ impl MachineDisk {
     pub fn new(seed: u64) -> MachineDisk {
         MachineDisk { model: ModelDisk::new(seed), pace: DiskPace::default() }
     }
+
+    /// Flips a bit in a file, of those that hold enough, and says where.
+    ///
+    /// Never in the last half of what is written: a bit that is wrong in the last batch looks like a write that the power
+    /// cut short, and nobody can tell them apart.
+    pub fn rot(&self, roll: u64) -> Option<String> {
+        let mut files: Vec<(String, usize)> = Vec::new();
+        for path in self.model.files() {
+            let written = self.model.contents(&path).ok()?.iter().rposition(|byte| *byte != 0)?;
+            if path.contains('/') && !path.ends_with(".tmp") && written > 2_048 {
+                files.push((path, written));
+            }
+        }
+        let (path, written) = files.get(usize::try_from(roll % files.len().max(1) as u64).ok()?)?;
+        let offset = (roll >> 8) % (*written as u64 / 2);
+        self.model.flip_bit(path, offset, u8::try_from(roll >> 61).ok()?).ok()?;
+        Some(format!("{path} at {offset}"))
+    }
 }

@@ -8,24 +8,28 @@ pub mod disk;
 pub mod net;
 pub mod node;
 
+use std::pin::Pin;
+
 use turmoil::Sim;
 
 use self::backend::BackendPlace;
-use self::node::{Machine, host};
+use self::node::{Ambushes, Machine, host};
 use crate::dice::Dice;
 use crate::plan::Plan;
 use crate::record::{Place, Record};
 
-/// The hosts that are no nodes.
-pub const BACKEND_HOST: &str = "backend";
+/// The one host that is no node: users, operators, watchers and the backend. Nothing is ever wrong between them, and every
+/// host costs time in every step.
+pub const OUTSIDE: &str = "outside";
 
 pub struct World {
     pub sim: Sim<'static>,
     pub record: Record,
     pub backend: BackendPlace,
     pub machines: Vec<Machine>,
-    /// Hosts of users and watchers.
-    pub users: Vec<String>,
+    /// Those who live outside, until they are let in.
+    lives: Vec<Pin<Box<dyn Future<Output = ()>>>>,
+    pub ambushes: Ambushes,
     /// For what is decided while it runs: seeds of new disks.
     pub dice: Dice,
 }
@@ -57,14 +61,12 @@ impl World {
         let record = Record::default();
         let mut dice = Dice::of(plan.seed, "world");
         let backend = BackendPlace::new(plan.script());
-        let (place, told) = (backend.clone(), record.clone());
-        sim.client(BACKEND_HOST, async move {
-            place.live(told).await;
-            Ok(())
-        });
+        let lives: Vec<Pin<Box<dyn Future<Output = ()>>>> = vec![Box::pin(backend.clone().live(record.clone()))];
+        let ambushes = Ambushes::default();
         let mut machines = Vec::new();
         for place in 0..plan.machines {
-            let machine = Machine::new(plan, place, dice.throw(), backend.clone(), record.clone());
+            let machine = Machine::new(plan, place, dice.throw(), backend.clone(), record.clone(), ambushes.clone());
+            machine.disk().model.ignore_syncs(plan.lying_disks);
             let living = machine.clone();
             sim.host(host(place), move || {
                 let living = living.clone();
@@ -75,7 +77,24 @@ impl World {
             });
             machines.push(machine);
         }
-        World { sim, record, backend, machines, users: Vec::new(), dice }
+        World { sim, record, backend, machines, lives, ambushes, dice }
+    }
+
+    /// Somebody who will live outside.
+    pub fn invite(&mut self, life: impl Future<Output = ()> + 'static) {
+        self.lives.push(Box::pin(life));
+    }
+
+    /// From now on everybody who was invited lives.
+    pub fn open(&mut self) {
+        let lives = std::mem::take(&mut self.lives);
+        self.sim.client(OUTSIDE, async move {
+            let all: Vec<_> = lives.into_iter().map(tokio::task::spawn_local).collect();
+            for life in all {
+                life.await?;
+            }
+            Ok(())
+        });
     }
 
     pub fn runs(&mut self, place: Place) -> bool {
@@ -85,6 +104,6 @@ impl World {
     /// Everybody but this node.
     pub fn others(&self, place: Place) -> Vec<String> {
         let nodes = (0..self.machines.len()).filter(|other| *other != place).map(host);
-        nodes.chain(self.users.iter().cloned()).collect()
+        nodes.chain([OUTSIDE.to_owned()]).collect()
     }
 }

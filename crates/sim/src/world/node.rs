@@ -1,7 +1,7 @@
 //! One place where a node runs: a machine with a disk and clocks, on which processes come and go.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -15,6 +15,7 @@ use super::backend::{BackendPlace, Gate, NAME as BACKEND};
 use super::clock::MachineClock;
 use super::disk::MachineDisk;
 use super::net::{PORT, Port, Silent, SimulatedDial};
+use crate::faults::Then;
 use crate::plan::Plan;
 use crate::record::{Applied, Place, Record, Seen};
 
@@ -29,12 +30,13 @@ pub struct Machine {
 
 #[derive(Debug)]
 struct Inner {
-    disk: std::sync::Mutex<MachineDisk>,
+    disk: Mutex<MachineDisk>,
     lives: AtomicU64,
     backend: BackendPlace,
     record: Record,
     config: ServerConfig,
     wal_segment_bytes: u64,
+    ambushes: Ambushes,
 }
 
 /// The name of a node as the network knows it.
@@ -47,7 +49,14 @@ pub fn address(place: Place) -> String {
 }
 
 impl Machine {
-    pub fn new(plan: &Plan, place: Place, disk_seed: u64, backend: BackendPlace, record: Record) -> Machine {
+    pub fn new(
+        plan: &Plan,
+        place: Place,
+        disk_seed: u64,
+        backend: BackendPlace,
+        record: Record,
+        ambushes: Ambushes,
+    ) -> Machine {
         let config = ServerConfig {
             name: host(place),
             advertise: address(place),
@@ -67,23 +76,24 @@ impl Machine {
             clock: MachineClock::new(record.clone()),
             gate: Gate::default(),
             inner: Arc::new(Inner {
-                disk: std::sync::Mutex::new(MachineDisk::new(disk_seed)),
+                disk: Mutex::new(MachineDisk::new(disk_seed)),
                 lives: AtomicU64::new(0),
                 backend,
                 record,
                 config,
                 wal_segment_bytes: plan.wal_segment_bytes,
+                ambushes,
             }),
         }
     }
 
     pub fn disk(&self) -> MachineDisk {
-        self.inner.disk.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.inner.disk.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// An operator puts an empty disk in.
     pub fn replace_disk(&self, seed: u64) {
-        *self.inner.disk.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = MachineDisk::new(seed);
+        *self.inner.disk.lock().unwrap_or_else(PoisonError::into_inner) = MachineDisk::new(seed);
     }
 
     pub fn lives(&self) -> u64 {
@@ -110,7 +120,12 @@ impl Machine {
                     threading: Threading::Inline,
                     pace: Some(Arc::new(disk.pace)),
                     backends: Backends::new().with(BACKEND, Arc::new(inner.backend.door(self.gate.clone()))),
-                    witness: Arc::new(Watcher { node, record: record.clone(), gate: self.gate.clone() }),
+                    witness: Arc::new(Watcher {
+                        node,
+                        record: record.clone(),
+                        gate: self.gate.clone(),
+                        ambushes: inner.ambushes.clone(),
+                    }),
                     onlooker,
                 };
                 let listeners = Listeners { grpc: port, http: Silent };
@@ -175,18 +190,51 @@ impl NodeObserver for Onlooker {
     }
 }
 
+/// Steps at which somebody lies in wait, for whoever comes. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Ambushes(Arc<Mutex<Vec<(Step, u64, Then)>>>);
+
+impl Ambushes {
+    pub fn lay(&self, step: Step, skip: u64, then: Then) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((step, skip, then));
+    }
+
+    pub fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Somebody is at this step: what befalls them, if anything.
+    fn sprung(&self, at: Step) -> Option<Then> {
+        let mut laid = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = laid.iter().position(|(step, ..)| *step == at)?;
+        match laid[found].1.checked_sub(1) {
+            Some(left) => {
+                laid[found].1 = left;
+                None
+            }
+            None => Some(laid.remove(found).2),
+        }
+    }
+}
+
 /// Tells the record where an executor is, and holds one that is paused.
 #[derive(Debug)]
 struct Watcher {
     node: Place,
     record: Record,
     gate: Gate,
+    ambushes: Ambushes,
 }
 
 impl Witness for Watcher {
     fn reached(&self, step: Step, action: ActionId) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             self.record.see(Seen::Step { node: self.node, step, action });
+            if let Some(then) = self.ambushes.sprung(step) {
+                // Nothing more happens here until the run, which sees this next, has done what is to be done.
+                self.gate.set_open(false);
+                self.record.see(Seen::Ambushed { node: self.node, then });
+            }
             self.gate.passed().await;
         })
     }

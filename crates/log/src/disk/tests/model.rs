@@ -242,3 +242,21 @@ fn the_same_seed_gives_the_same_cut() {
     };
     assert!(run() == run());
 }
+
+#[test]
+fn a_power_cut_in_a_folder_counts_only_what_is_changed_there() {
+    let disk = ModelDisk::new(3);
+    for dir in ["a", "b"] {
+        disk.create_dir(dir).unwrap();
+    }
+    let (one, other) = (disk.open("a/file", true).unwrap(), disk.open("b/file", true).unwrap());
+    disk.cut_power_in("b", 2);
+    for _ in 0..10 {
+        one.write_at(b"x", 0).unwrap();
+        one.sync_all().unwrap();
+    }
+    other.write_at(b"x", 0).unwrap();
+    assert!(!disk.power_is_off());
+    other.sync_all().unwrap_err();
+    assert!(disk.power_is_off());
+}

@@ -260,3 +260,43 @@ fn a_log_that_was_emptied_behind_our_back_is_refused() {
         Wal::open(disk.disk(), options).unwrap();
     }
 }
+
+/// Keeps the work until somebody does it.
+#[derive(Default)]
+struct Later(Mutex<Vec<Box<dyn FnOnce() + Send>>>);
+
+impl fmt::Debug for Later {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Later").finish_non_exhaustive()
+    }
+}
+
+impl Pace for Later {
+    fn pace(&self, work: Box<dyn FnOnce() + Send>) {
+        lock(&self.0).push(work);
+    }
+}
+
+#[test]
+fn a_paced_log_says_done_when_it_has_written_and_not_before_and_a_closed_one_leaves_nothing_behind() {
+    let (disk, later) = (ModelDisk::new(1), Arc::new(Later::default()));
+    let pace: Arc<dyn Pace> = later.clone();
+    let wal = Wal::open(Arc::new(disk.clone()), WalOptions { pace: Some(pace), ..small(Threading::Inline) }).unwrap();
+    let (tell, told) = mpsc::channel();
+    for index in 1..=3 {
+        let tell = tell.clone();
+        wal.append(vec![record(1, index, 20)], Box::new(move |result| tell.send((index, result.is_ok())).unwrap()));
+    }
+    assert!(told.try_recv().is_err(), "nothing has been written");
+    assert_eq!(wal.state().last, Some(at(1, 3)), "but it can be read");
+    let first = lock(&later.0).remove(0);
+    first();
+    // Whatever waits goes in one batch, as with a thread.
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [(1, true), (2, true), (3, true)]);
+
+    wal.append(vec![record(1, 4, 20)], Box::new(|_| {}));
+    wal.close().unwrap();
+    drop(wal);
+    let wal = Wal::open(Arc::new(disk.reopen()), small(Threading::Inline)).unwrap();
+    assert_eq!(wal.state().last, Some(at(1, 4)));
+}
