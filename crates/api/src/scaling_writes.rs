@@ -7,14 +7,12 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use loadline_state_machine::{
-    ActionId, Command, OptionValue, Options, Span, StrategyKind, TargetName, option_definition,
+    ActionId, Command, Options, Span, StrategyKind, TargetName, option_definition, read_option,
 };
 
 use crate::fields::{self, Findings, Invalid};
 use crate::v1::{self, change::Change};
 use crate::writes::Write;
-
-const OPTION_VERSION: &str = "config_version";
 
 impl Write {
     pub fn create_strategy(request: v1::CreateStrategyRequest) -> Result<Write, Invalid> {
@@ -162,7 +160,7 @@ fn target(field: &str, target: Option<v1::StrategyTarget>) -> Result<TargetName,
 }
 
 fn options(kind: StrategyKind, given: &BTreeMap<String, String>) -> Options {
-    given.iter().map(|(name, text)| (key(kind, name), value(kind, name, text))).collect()
+    given.iter().map(|(name, text)| read_option(kind, name, text)).collect()
 }
 
 /// The name under which an option is stored, if there is such an option.
@@ -170,17 +168,10 @@ fn key(kind: StrategyKind, name: &str) -> String {
     option_definition(kind, name).map_or(name, |known| known.key).to_owned()
 }
 
-fn value(kind: StrategyKind, name: &str, text: &str) -> OptionValue {
-    let read = match option_definition(kind, name) {
-        Some(known) => known.parse(text),
-        None if name == OPTION_VERSION => text.parse().ok().map(OptionValue::Number),
-        None => None,
-    };
-    read.unwrap_or_else(|| OptionValue::Text(text.to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
+    use loadline_state_machine::OptionValue;
+
     use super::*;
 
     const ID: &str = "019a7f3e-0000-7000-8000-000000000001";

@@ -26,6 +26,10 @@ impl SqlState {
     pub const ACTIVE_TRANSACTION: Self = Self("25001");
     pub const FAILED_TRANSACTION: Self = Self("25P02");
     pub const NOT_NULL_VIOLATION: Self = Self("23502");
+    pub const INVALID_AUTHORIZATION: Self = Self("28000");
+    pub const INVALID_NAME: Self = Self("42602");
+    pub const DEPENDENT_OBJECTS_STILL_EXIST: Self = Self("2BP01");
+    pub const STATEMENT_COMPLETION_UNKNOWN: Self = Self("40003");
     pub const INTERNAL_ERROR: Self = Self("XX000");
 }
 

@@ -17,7 +17,7 @@ fn check(text: &str, printed: &str) {
 /// The text is refused at `^`, which is not part of it, with this message.
 #[track_caller]
 fn refused(marked: &str, message: &str) -> loadline_sql::SqlError {
-    let (before, after) = marked.split_once('^').unwrap();
+    let (before, after) = marked.split_once('^').expect("a place");
     let error = parse(&format!("{before}{after}")).expect_err(marked);
     assert_eq!(error.position, Some(before.chars().count() + 1), "{error:?}");
     assert_eq!(error.message, message);

@@ -84,11 +84,18 @@ pub fn pass(state: &mut State, index: LogIndex, payload: &[u8]) -> Applied {
 /// What `apply` would answer if this request came next, at `now`. Nothing is written, and the request id is not looked at:
 /// a rehearsal is no request.
 pub fn rehearse(state: &State, request: &Request, now: Time) -> Result<Vec<Done>, Refused> {
+    rehearse_fork(state, request, now).map(|(_, done)| done)
+}
+
+/// As [`rehearse`], with what the state would be after the request and before anything follows from it: what somebody sees
+/// who looks in the middle of their own transaction.
+pub fn rehearse_fork(state: &State, request: &Request, now: Time) -> Result<(State, Vec<Done>), Refused> {
     request.proposable()?;
     let mut fork = state.clone();
     fork.now = fork.now.max(now);
     let at = Moment { index: LogIndex(state.applied.0 + 1), now: fork.now, ordinal: 0 };
-    perform(&mut fork, at, request).map(|(done, _)| done)
+    let (done, _) = perform(&mut fork, at, request)?;
+    Ok((fork, done))
 }
 
 /// What the entry has brought about so far.

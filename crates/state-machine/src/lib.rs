@@ -50,12 +50,13 @@ mod time;
 
 pub use access::rejection::AccessRejection;
 pub use access::{PasswordChange, Role, RoleView, ScramVerifier, Token, TokenView, UsageOn};
-pub use apply::{Applied, COMMANDS_PER_REQUEST_MAX, apply, pass, rehearse};
+pub use apply::{Applied, COMMANDS_PER_REQUEST_MAX, apply, pass, rehearse, rehearse_fork};
 pub use chain::{CHECKPOINT_EVERY, CHECKPOINTS_KEPT};
 pub use clusters::{Cluster, ClusterView};
 pub use command::Command;
 pub use configuration::options::{
     CONFIG_VERSION, OptionDefinition, OptionKind, OptionValue, Options, option_definition, option_definitions,
+    read_option,
 };
 pub use configuration::stored::{Strategy, Target, TargetName};
 pub use configuration::{Approval, Configuration, ConfigurationProblem, ReplicaScope, Rule, StrategyKind};

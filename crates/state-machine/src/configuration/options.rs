@@ -318,6 +318,21 @@ pub fn option_definition(kind: StrategyKind, name: &str) -> Option<&'static Opti
     option_definitions(kind).find(|known| known.key == name || known.sql_name.eq_ignore_ascii_case(name))
 }
 
+/// An option as somebody wrote it: the key and the value that are stored.
+///
+/// A text that cannot be read, and an option that does not exist, stay as they are, so that whoever decides refuses them with
+/// what would be right.
+pub fn read_option(kind: StrategyKind, name: &str, text: &str) -> (String, OptionValue) {
+    let known = option_definition(kind, name);
+    let read = match known {
+        Some(known) => known.parse(text),
+        None if name == CONFIG_VERSION_KEY => text.parse().ok().map(OptionValue::Number),
+        None => None,
+    };
+    let key = known.map_or(name, |known| known.key).to_owned();
+    (key, read.unwrap_or_else(|| OptionValue::Text(text.to_owned())))
+}
+
 impl OptionDefinition {
     /// The value that a text stands for, as in `COOLDOWN = '5m'`; nothing if the option cannot hold it.
     ///

@@ -1,0 +1,174 @@
+//! From statements to commands of the state machine.
+//!
+//! Here is only what a statement asks for. Whether it makes sense is decided by the state machine, as for every other way in;
+//! [`Change::refused`] translates its answer back into the words and places of the statement.
+//!
+//! Not here: statements that only ask (`to_query`), and what belongs to a session (`crates/server`).
+
+mod refused;
+mod roles;
+mod transaction;
+
+use loadline_state_machine::{Command, Rejection, ScramVerifier, State, read_option};
+
+pub use refused::refused;
+pub use transaction::Transaction;
+
+use crate::error::{SqlError, SqlState};
+use crate::statement::{CreateCluster, Place, Statement, StrategyKind, StrategyOption};
+
+/// What one statement asks to be written.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Change {
+    /// None: all is as asked already.
+    pub commands: Vec<Command>,
+    /// What the client is told beside that it was done.
+    pub notices: Vec<String>,
+    options: Vec<OptionPlaces>,
+}
+
+/// Where an option stood in the text.
+#[derive(Clone, Debug, PartialEq)]
+struct OptionPlaces {
+    /// As it is stored.
+    key: String,
+    name: Place,
+    value: Place,
+}
+
+impl Change {
+    fn one(command: Command) -> Self {
+        Self { commands: vec![command], ..Self::default() }
+    }
+
+    fn nothing(notice: String) -> Self {
+        Self { notices: vec![notice], ..Self::default() }
+    }
+
+    /// Why one of the commands was refused, at the place in the text that is to blame.
+    pub fn refused(&self, rejection: &Rejection) -> SqlError {
+        refused::refused_at(rejection, &self.options)
+    }
+}
+
+/// Makes of a password what may be kept of it. That needs salt, and so an edge.
+pub type MakeVerifier<'a> = &'a dyn Fn(&str) -> ScramVerifier;
+
+/// What a statement asks to be written; nothing if it is not one that writes.
+///
+/// `state` is what the session sees. It is asked only for what the log cannot decide by itself: whether something is there
+/// that `IF NOT EXISTS` is about.
+pub fn change(statement: &Statement, state: &State) -> Result<Option<Change>, SqlError> {
+    change_with(statement, state, None)
+}
+
+/// As [`change`], where passwords can be set, too.
+pub fn change_with(
+    statement: &Statement,
+    state: &State,
+    verifier: Option<MakeVerifier<'_>>,
+) -> Result<Option<Change>, SqlError> {
+    Ok(Some(match statement {
+        Statement::CreateStrategy(create) => {
+            let (options, places) = options(create.kind, &create.options);
+            let command = Command::CreateStrategy {
+                target: create.target.clone(),
+                kind: create.kind,
+                options,
+                if_not_exists: create.if_not_exists,
+                unchecked: false,
+            };
+            Change { options: places, ..Change::one(command) }
+        }
+        Statement::AlterStrategy(alter) => {
+            let (options, places) = options(alter.kind, &alter.options);
+            let command = Command::ChangeStrategy {
+                target: alter.target.clone(),
+                kind: alter.kind,
+                options,
+                reset: Vec::new(),
+                etag: None,
+                unchecked: false,
+            };
+            Change { options: places, ..Change::one(command) }
+        }
+        Statement::DropStrategy(drop) => Change::one(Command::DropStrategy {
+            target: drop.target.clone(),
+            kind: drop.kind,
+            etag: None,
+            allow_missing: drop.if_exists,
+        }),
+        Statement::DropStrategies { target } => Change::one(Command::DropStrategies { target: target.clone() }),
+        Statement::SetSetting { name, value } => {
+            Change::one(Command::SetSetting { name: name.clone(), value: value.as_text(), etag: None })
+        }
+        Statement::ResetSetting { name } => Change::one(Command::ResetSetting { name: name.clone(), etag: None }),
+        Statement::CreateCluster(create) => create_cluster(create, state)?,
+        Statement::RenameCluster { name, to } => {
+            Change::one(Command::RenameCluster { name: name.clone(), to: to.clone(), etag: None })
+        }
+        Statement::PlaceCluster { name, backend } => {
+            Change::one(Command::PlaceCluster { name: name.clone(), backend: backend.clone(), etag: None })
+        }
+        Statement::DropCluster { name, if_exists, cascade } => {
+            let (name, etag, allow_missing) = (name.clone(), None, *if_exists);
+            Change::one(if *cascade {
+                Command::DropClusterCascade { name, etag, allow_missing }
+            } else {
+                Command::DropCluster { name, etag, allow_missing }
+            })
+        }
+        Statement::CreateRole(create) => roles::create(create, verifier)?,
+        Statement::AlterRole(alter) => roles::alter(alter, verifier)?,
+        Statement::DropRole { name, if_exists } => {
+            Change::one(Command::DropRole { name: name.clone(), etag: None, allow_missing: *if_exists })
+        }
+        Statement::Grant(privileges) => roles::grant(privileges),
+        Statement::Revoke(privileges) => roles::revoke(privileges),
+        Statement::CreateReplica(_) | Statement::DropReplica { .. } => return Err(replicas_are_not_made_by_hand()),
+        _ => return Ok(None),
+    }))
+}
+
+/// Nothing in the log says that somebody wants a replica beside the strategies; the next decision would undo it.
+fn replicas_are_not_made_by_hand() -> SqlError {
+    let message = "replicas are not created or dropped by statement";
+    let hint = "Say what there is to be with CREATE SCALING STRATEGY; a replica that was made where the cluster lives is seen.";
+    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_hint(hint)
+}
+
+fn create_cluster(create: &CreateCluster, state: &State) -> Result<Change, SqlError> {
+    let CreateCluster { name, if_not_exists, size, backend } = create;
+    if *if_not_exists && state.cluster(name).is_some() {
+        return Ok(Change::nothing(format!("cluster \"{name}\" already exists, skipping")));
+    }
+    if let Some(size) = size
+        && state.size(size).is_none()
+    {
+        let known: Vec<&str> = state.sizes().map(|size| size.name.as_str()).collect();
+        let hint = if known.is_empty() { "There are no sizes yet.".to_owned() } else { known.join(", ") };
+        return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("there is no size '{size}'")).with_hint(hint));
+    }
+    let mut change = Change::one(Command::CreateCluster { name: name.clone() });
+    if let Some(size) = size {
+        change.notices.push(format!(
+            "cluster \"{name}\" has no replica yet: a strategy makes one, such as TYPE TARGET_SIZE WITH (SIZE = '{size}')"
+        ));
+    }
+    if let Some(backend) = backend {
+        let backend = Some(backend.clone());
+        change.commands.push(Command::PlaceCluster { name: name.clone(), backend, etag: None });
+    }
+    Ok(change)
+}
+
+fn options(kind: StrategyKind, written: &[StrategyOption]) -> (loadline_state_machine::Options, Vec<OptionPlaces>) {
+    let read = |option: &StrategyOption| read_option(kind, option.name, &option.value.as_text());
+    let options = written.iter().map(read).collect();
+    let places = written.iter().map(|option| OptionPlaces {
+        key: read(option).0,
+        name: option.name_place,
+        value: option.value_place,
+    });
+    (options, places.collect())
+}

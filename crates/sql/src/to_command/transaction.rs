@@ -1,0 +1,66 @@
+//! `BEGIN` to `COMMIT`: one request of the log.
+//!
+//! Every statement is tried on a fork of the state as it is given, so that what is wrong is said at once, and whoever looks in
+//! the middle sees what they have done so far. At the end all commands go into the log as one request, where they are decided
+//! again, all of them at one index or none. What others did meanwhile is so never overwritten unseen: a command that no longer
+//! fits is refused, and with it the whole.
+
+use loadline_state_machine::{Actor, Command, Done, Refused, Request, State, Time, rehearse_fork};
+
+use super::Change;
+use crate::error::SqlError;
+
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    actor: Actor,
+    /// As if everything so far had been done.
+    seen: State,
+    changes: Vec<Change>,
+}
+
+impl Transaction {
+    /// `state` is what the transaction sees for as long as it lasts, beside its own changes.
+    pub fn begin(actor: Actor, state: State) -> Self {
+        Self { actor, seen: state, changes: Vec::new() }
+    }
+
+    /// What a query sees that is asked now.
+    pub fn state(&self) -> &State {
+        &self.seen
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.changes.iter().all(|change| change.commands.is_empty())
+    }
+
+    /// Takes a change up, or says why it is refused; then it is as if it had not been asked for.
+    pub fn add(&mut self, change: Change, now: Time) -> Result<Vec<Done>, SqlError> {
+        if change.commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        let request = Request { actor: self.actor.clone(), request_id: None, commands: change.commands.clone() };
+        let (seen, done) =
+            rehearse_fork(&self.seen, &request, now).map_err(|refused| change.refused(&refused.rejection))?;
+        self.seen = seen;
+        self.changes.push(change);
+        Ok(done)
+    }
+
+    /// What is to be recorded.
+    pub fn commands(&self) -> Vec<Command> {
+        self.changes.iter().flat_map(|change| change.commands.iter().cloned()).collect()
+    }
+
+    /// Why the whole was refused in the end.
+    pub fn refused(&self, refused: &Refused) -> SqlError {
+        let mut before = usize::try_from(refused.ordinal).unwrap_or(usize::MAX);
+        for change in &self.changes {
+            if before < change.commands.len() {
+                // The place is in another text by now, that of the statement.
+                return SqlError { position: None, ..change.refused(&refused.rejection) };
+            }
+            before -= change.commands.len();
+        }
+        super::refused(&refused.rejection)
+    }
+}
