@@ -13,7 +13,7 @@ mod writes;
 
 pub use fields::{Invalid, Violation};
 pub use resources::{cluster, millis, resource, resource_change, write_result};
-pub use signals::{Report, report_response};
+pub use signals::{Report, report_bytes, report_response};
 pub use writes::Write;
 
 /// The generated messages, clients and servers of package `loadline.v1`.

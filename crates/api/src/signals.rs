@@ -8,6 +8,11 @@ use crate::fields::{Findings, Invalid};
 use crate::scaling_writes::id;
 use crate::v1;
 
+/// The bytes of a report on the wire.
+pub fn report_bytes(request: &v1::ReportSignalsRequest) -> usize {
+    prost::Message::encoded_len(request)
+}
+
 /// One report, as the command that records it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {

@@ -28,8 +28,8 @@ pub struct SignalOptions {
     /// Who saw it. Two that report at the same time need two names.
     pub collector: String,
     pub numbering: Numbering,
-    /// Reports without an acknowledgement. A node records one after the other, so more of them hide the way there and back,
-    /// and cost memory while nobody answers.
+    /// Reports without an acknowledgement. A node records together what has arrived, so more of them make one sync of the disk
+    /// serve more reports, and cost memory while nobody answers.
     pub unacknowledged_max: usize,
     /// Give up waiting when for this long no node took anything.
     pub outage_max: Duration,
@@ -40,7 +40,7 @@ impl SignalOptions {
         SignalOptions {
             collector: collector.into(),
             numbering: Numbering::Clock,
-            unacknowledged_max: 64,
+            unacknowledged_max: 1_024,
             outage_max: Duration::from_secs(60),
         }
     }
@@ -97,6 +97,8 @@ pub struct SignalStream {
     /// How many of `waiting` are written to the open stream.
     written: usize,
     open: Option<Open>,
+    /// Acknowledged by an answer that stood for several, and not given out yet.
+    given: VecDeque<Acknowledged>,
     tally: Tally,
     backoff: Backoff,
     tried: Tried,
@@ -134,6 +136,7 @@ impl Client {
             waiting: VecDeque::new(),
             written: 0,
             open: None,
+            given: VecDeque::new(),
             tally: Tally::default(),
             backoff: self.pool.backoff(),
             tried: Tried::default(),
@@ -175,7 +178,7 @@ impl SignalStream {
         self.waiting.push_back(Waiting { report, since: Instant::now(), streams: 0 });
         self.write();
         let mut acknowledged = Vec::new();
-        while !self.waiting.is_empty() {
+        while !self.waiting.is_empty() || !self.given.is_empty() {
             if self.open.is_none() || self.waiting.len() > self.options.unacknowledged_max.max(1) {
                 acknowledged.extend(self.step().await?);
             } else {
@@ -193,7 +196,7 @@ impl SignalStream {
     /// [`Error::Refused`] is about the oldest report that was under way. That one is given up; those behind it stay, and go on
     /// with the next call. After any other error everything stays, and the next call tries again.
     pub async fn next(&mut self) -> Result<Option<Acknowledged>, Error> {
-        while !self.waiting.is_empty() {
+        while !self.waiting.is_empty() || !self.given.is_empty() {
             if let Some(acknowledged) = self.step().await? {
                 return Ok(Some(acknowledged));
             }
@@ -236,6 +239,9 @@ impl SignalStream {
 
     /// One step towards the next acknowledgement: opens a stream, or waits for an answer on the open one.
     async fn step(&mut self) -> Result<Option<Acknowledged>, Error> {
+        if let Some(given) = self.given.pop_front() {
+            return Ok(Some(given));
+        }
         let Some(open) = &mut self.open else {
             self.connect().await?;
             return Ok(None);
@@ -279,15 +285,31 @@ impl SignalStream {
             self.write();
             return Ok(None);
         }
-        let place = if answer.repeated_report { &mut self.tally.repeated } else { &mut self.tally.recorded };
-        *place += 1;
-        Ok(Some(Acknowledged {
-            sequence: first.report.sequence,
+        let acknowledged = |one: Waiting, unknown_clusters| Acknowledged {
+            sequence: one.report.sequence,
             revision: answer.revision,
             repeated: answer.repeated_report,
-            unknown_clusters: answer.unknown_clusters,
-            took: first.since.elapsed(),
-        }))
+            unknown_clusters,
+            took: one.since.elapsed(),
+        };
+        let place = if answer.repeated_report { &mut self.tally.repeated } else { &mut self.tally.recorded };
+        *place += 1;
+        if first.report.sequence >= answer.sequence || answer.repeated_report {
+            return Ok(Some(acknowledged(first, answer.unknown_clusters)));
+        }
+        // It stands for all up to its sequence.
+        self.given.push_back(acknowledged(first, Vec::new()));
+        while self.written > 0
+            && let Some(one) = self.waiting.pop_front_if(|one| one.report.sequence <= answer.sequence)
+        {
+            self.written -= 1;
+            self.tally.recorded += 1;
+            self.given.push_back(acknowledged(one, Vec::new()));
+        }
+        if let Some(last) = self.given.back_mut() {
+            last.unknown_clusters.clone_from(&answer.unknown_clusters);
+        }
+        Ok(self.given.pop_front())
     }
 
     /// Opens a stream at the endpoint in use and writes to it all that waits, or moves on from the endpoint.

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use futures::Stream;
+use futures::{FutureExt as _, Stream};
 use loadline_client::v1::signals_server::{Signals, SignalsServer};
 use loadline_client::v1::{
     ClusterSignals, Observation, ReportSignalsRequest, ReportSignalsResponse, cluster_signals, observation,
@@ -59,6 +59,8 @@ struct Node {
     ends: Arc<Mutex<VecDeque<(usize, End)>>>,
     cut: broadcast::Sender<()>,
     address: SocketAddr,
+    /// One answer stands for all reports that have arrived.
+    cumulative: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -68,12 +70,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Node {
     /// A node of the group that has this log.
     async fn of(log: &Arc<Mutex<Log>>) -> Node {
+        Node::answering(log, false).await
+    }
+
+    async fn answering(log: &Arc<Mutex<Log>>, cumulative: bool) -> Node {
         let inner = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let outer = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = outer.local_addr().expect("an address");
         let (cut, _) = broadcast::channel(4);
         tokio::spawn(wire(outer, inner.local_addr().expect("an address"), cut.clone()));
-        let node = Node { log: Arc::clone(log), ends: Arc::default(), cut, address };
+        let node = Node { log: Arc::clone(log), ends: Arc::default(), cut, address, cumulative };
         let router = tonic::transport::Server::builder().add_service(SignalsServer::new(node.clone()));
         tokio::spawn(router.serve_with_incoming(TcpListenerStream::new(inner)));
         node
@@ -121,7 +127,12 @@ impl Signals for Node {
                     }
                 }
             }
-            let answer = lock(&node.log).report(report);
+            let mut answer = lock(&node.log).report(report);
+            while node.cumulative
+                && let Some(Ok(Some(next))) = reports.message().now_or_never()
+            {
+                answer = lock(&node.log).report(next);
+            }
             Some((Ok(answer), (node, reports, script, answered + 1)))
         };
         Ok(Response::new(Box::pin(futures::stream::unfold(state, step))))
@@ -170,6 +181,20 @@ async fn every_report_is_acknowledged_once_and_in_order() {
     assert_eq!(stream.tally(), Tally { recorded: 100, ..Tally::default() });
     assert_eq!((stream.unacknowledged(), stream.next_sequence()), (0, 101));
     assert_eq!(stream.next().await, Ok(None), "nothing is awaited");
+}
+
+#[tokio::test]
+async fn an_answer_that_stands_for_several_acknowledges_each_of_them_in_order() {
+    let log = Arc::default();
+    let node = Node::answering(&log, true).await;
+    let mut stream = client_at([node.endpoint()]).signal_stream(SignalOptions { unacknowledged_max: 50, ..from(1) });
+    let acknowledged = send_all(&mut stream, 1..=500).await;
+    assert_eq!(acknowledged.iter().map(|one| one.sequence).collect::<Vec<_>>(), (1..=500).collect::<Vec<_>>());
+    let shared = acknowledged.windows(2).filter(|pair| pair[0].revision == pair[1].revision).count();
+    assert!(shared > 0, "no answer stood for more than one report");
+    assert_eq!(recorded(&log), numbered(1..=500));
+    assert_eq!(stream.tally(), Tally { recorded: 500, ..Tally::default() });
+    assert_eq!((stream.unacknowledged(), stream.next().await), (0, Ok(None)));
 }
 
 #[tokio::test]

@@ -218,7 +218,7 @@ where
     let services = Services {
         admin: AdminService { exchange: exchange.clone() },
         scaling: ScalingService { exchange },
-        signals: SignalsService { node: node.clone(), proposals: proposals.clone(), closing: closing.clone() },
+        signals: SignalsService { proposals: proposals.clone(), closing: closing.clone() },
         watch: WatchService {
             node: node.clone(),
             metrics: Arc::clone(&metrics),

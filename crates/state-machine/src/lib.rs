@@ -92,7 +92,7 @@ pub use scaling::what_if::{
 pub use settings::{SettingValue, SettingView};
 pub use signals::collectors::Collector;
 pub use signals::replica::{Crash, CrashCount, Hydration, Notice, NoticeKind, Replica};
-pub use signals::report::{ClusterRef, ClusterReport, Observation, ReportReceipt, Seen};
+pub use signals::report::{ClusterRef, ClusterReport, Observation, ReportReceipt, Seen, check_report};
 pub use signals::{Activity, Freshness, Gone, Heard, Metric, Signals};
 pub use sizes::Size;
 pub use state::State;

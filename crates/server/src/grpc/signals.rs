@@ -1,13 +1,13 @@
 //! Service `Signals`: what collectors see goes into the log, once.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 
-use futures::Stream;
+use futures::{FutureExt as _, Stream};
 use loadline_api::v1::signals_server::Signals;
 use loadline_api::v1::{ReportSignalsRequest, ReportSignalsResponse};
-use loadline_api::{Report, report_response};
-use loadline_raft_node::Node;
-use loadline_state_machine::{Actor, Answer as Said, Done, RejectionClass, Request as Asked, rehearse};
+use loadline_api::{Report, report_bytes, report_response};
+use loadline_state_machine::{Actor, Answer as Said, Command, Request as Asked, check_report};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Response, Status, Streaming};
 
@@ -17,34 +17,177 @@ use crate::proposals::Proposals;
 
 #[derive(Debug, Clone)]
 pub(crate) struct SignalsService {
-    pub(crate) node: Node,
     pub(crate) proposals: Proposals,
     /// Set when the node is about to stop: collectors go on at another one.
     pub(crate) closing: CancellationToken,
 }
 
+/// Reports of one stream that go into the log together, in one request. What waits while the request before is recorded makes
+/// up the next one. More of them would only make everybody else wait until they are applied.
+const REPORTS_AT_ONCE_MAX: usize = 256;
+const OBSERVATIONS_AT_ONCE_MAX: usize = 2_048;
+const BYTES_AT_ONCE_MAX: usize = 256 << 10;
+
 impl SignalsService {
     async fn report(&self, actor: Actor, request: ReportSignalsRequest) -> Result<ReportSignalsResponse, Status> {
-        let Report { command } = Report::read(request).map_err(errors::invalid)?;
+        let command = read(request)?;
+        match self.record(actor, vec![command]).await?.pop() {
+            Some(answer) => Ok(answer),
+            None => Err(not_answered()),
+        }
+    }
+
+    /// All of the reports or none of them, in their order. One answer for each.
+    async fn record(&self, actor: Actor, reports: Vec<Command>) -> Result<Vec<ReportSignalsResponse>, Status> {
+        self.try_record(actor, reports).await.map_err(|(_, status)| status)
+    }
+
+    /// With an error: how many of the reports, from the first one on, are not to blame.
+    async fn try_record(
+        &self,
+        actor: Actor,
+        reports: Vec<Command>,
+    ) -> Result<Vec<ReportSignalsResponse>, (usize, Status)> {
+        let count = reports.len();
         // No request id: collector and sequence say whether it was heard before.
-        let asked = Asked { actor, request_id: None, commands: vec![command] };
-        // What no state would accept need not cost everybody an entry.
-        let state = self.node.latest();
-        if let Err(refused) = rehearse(&state, &asked, state.now())
-            && refused.rejection.class() == RejectionClass::Invalid
-        {
-            return Err(errors::rejected_field(&refused.rejection));
+        let asked = Asked { actor, request_id: None, commands: reports };
+        let receipt = self.proposals.propose(asked).await.map_err(|error| (0, errors::propose(&error)))?;
+        let done =
+            receipt.result.map_err(|refused| (refused.ordinal as usize, errors::rejected_field(&refused.rejection)))?;
+        let answers = done.iter().filter_map(|done| match &done.answer {
+            Said::Reported(said) => Some(report_response(said, receipt.index)),
+            _ => None,
+        });
+        let answers: Vec<ReportSignalsResponse> = answers.collect();
+        if answers.len() == count { Ok(answers) } else { Err((0, not_answered())) }
+    }
+
+    /// Records what one stream brought together, and says what to answer, in order; an error is the last answer.
+    async fn record_batch(&self, actor: &Actor, batch: Vec<ReportSignalsRequest>) -> Answers {
+        let mut reports = Vec::with_capacity(batch.len());
+        let mut collectors = Vec::with_capacity(batch.len());
+        let mut ends_with = None;
+        for request in batch {
+            let collector = request.collector.clone();
+            match read(request) {
+                Ok(command) => {
+                    reports.push(command);
+                    collectors.push(collector);
+                }
+                Err(status) => {
+                    ends_with = Some(status);
+                    break;
+                }
+            }
         }
-        let receipt = self.proposals.propose(asked).await.map_err(|error| errors::propose(&error))?;
-        let done = receipt.result.map_err(|refused| errors::rejected_field(&refused.rejection))?;
-        match done.as_slice() {
-            [Done { answer: Said::Reported(said), .. }] => Ok(report_response(said, receipt.index)),
-            _ => Err(Status::internal("the report was recorded, but not answered as one")),
+        let mut answered = Vec::new();
+        if !reports.is_empty() {
+            match self.try_record(actor.clone(), reports.clone()).await {
+                Ok(answers) => answered = answers,
+                Err((0, status)) => ends_with = Some(status),
+                Err((innocent, status)) => {
+                    // Those before the one that was refused are recorded, as if each had come by itself.
+                    reports.truncate(innocent);
+                    match self.record(actor.clone(), reports).await {
+                        Ok(answers) => (answered, ends_with) = (answers, Some(status)),
+                        Err(status) => ends_with = Some(status),
+                    }
+                }
+            }
         }
+        let mut answers: Answers = cumulative(answered.into_iter().zip(&collectors)).map(Ok).collect();
+        answers.extend(ends_with.map(Err));
+        answers
     }
 }
 
+type Answers = VecDeque<Result<ReportSignalsResponse, Status>>;
+
+fn read(request: ReportSignalsRequest) -> Result<Command, Status> {
+    let Report { command } = Report::read(request).map_err(errors::invalid)?;
+    // What no state would accept need not cost everybody an entry.
+    if let Command::ReportSignals { collector, clusters, .. } = &command {
+        check_report(collector, clusters).map_err(|rejection| errors::rejected_field(&rejection))?;
+    }
+    Ok(command)
+}
+
+/// An acknowledgement stands for those before it, of the same collector, that have nothing to add.
+fn cumulative<'a>(
+    answers: impl Iterator<Item = (ReportSignalsResponse, &'a String)>,
+) -> impl Iterator<Item = ReportSignalsResponse> {
+    let is_plain = |answer: &ReportSignalsResponse| !answer.repeated_report && answer.unknown_clusters.is_empty();
+    let mut kept: Vec<(ReportSignalsResponse, &String)> = Vec::new();
+    for (answer, collector) in answers {
+        match kept.last_mut() {
+            Some((last, of)) if is_plain(last) && is_plain(&answer) && *of == collector => *last = answer,
+            _ => kept.push((answer, collector)),
+        }
+    }
+    kept.into_iter().map(|(answer, _)| answer)
+}
+
+fn not_answered() -> Status {
+    Status::internal("the report was recorded, but not answered as one")
+}
+
 type Acknowledgements = Pin<Box<dyn Stream<Item = Result<ReportSignalsResponse, Status>> + Send>>;
+
+/// One stream of reports, at work.
+struct Reporting {
+    service: SignalsService,
+    actor: Actor,
+    reports: Streaming<ReportSignalsRequest>,
+    /// Acknowledgements that wait to be sent.
+    answers: Answers,
+    over: bool,
+}
+
+impl Reporting {
+    async fn next(mut self) -> Option<(Result<ReportSignalsResponse, Status>, Reporting)> {
+        while self.answers.is_empty() && !self.over {
+            let (batch, ended) = self.gather().await;
+            self.over = ended.is_some();
+            if !batch.is_empty() {
+                self.answers = self.service.record_batch(&self.actor, batch).await;
+            }
+            if self.answers.back().is_some_and(Result::is_err) {
+                self.over = true;
+            } else if let Some(Some(status)) = ended {
+                self.answers.push_back(Err(status));
+            }
+        }
+        let answer = self.answers.pop_front()?;
+        Some((answer, self))
+    }
+
+    /// The next report and whatever has arrived behind it. And whether the stream ended, with an error or in order.
+    async fn gather(&mut self) -> (Vec<ReportSignalsRequest>, Option<Option<Status>>) {
+        let first = tokio::select! {
+            biased;
+            () = self.service.closing.cancelled() => Err(shutting_down()),
+            first = self.reports.message() => first,
+        };
+        let mut batch = Vec::new();
+        let (mut observations, mut bytes) = (0, 0);
+        let mut next = Some(first);
+        while let Some(arrived) = next.take() {
+            let report = match arrived {
+                Ok(Some(report)) => report,
+                Ok(None) => return (batch, Some(None)),
+                Err(status) => return (batch, Some(Some(status))),
+            };
+            observations += report.clusters.iter().map(|cluster| cluster.observations.len()).sum::<usize>();
+            bytes += report_bytes(&report);
+            batch.push(report);
+            if batch.len() < REPORTS_AT_ONCE_MAX && observations < OBSERVATIONS_AT_ONCE_MAX && bytes < BYTES_AT_ONCE_MAX
+            {
+                next = self.reports.message().now_or_never();
+            }
+        }
+        (batch, None)
+    }
+}
 
 #[tonic::async_trait]
 impl Signals for SignalsService {
@@ -58,36 +201,50 @@ impl Signals for SignalsService {
 
     type StreamSignalsStream = Acknowledgements;
 
-    /// One report after the other: the next is read when the last one is recorded, so a collector that is faster than the log
-    /// is held up by flow control, not by memory.
+    /// What has arrived is recorded together, and one such batch is under way at a time. So the reports of a stream keep their
+    /// order on every way into the log, through a follower or a change of leader, and a collector that is faster than the log is
+    /// held up by flow control, not by memory.
     async fn stream_signals(
         &self,
         request: Request<Streaming<ReportSignalsRequest>>,
     ) -> Result<Response<Acknowledgements>, Status> {
         let actor = actor_of(&request)?;
         let (service, reports) = (self.clone(), request.into_inner());
-        let step = |(service, actor, mut reports, over): (SignalsService, Actor, Streaming<_>, bool)| async move {
-            if over {
-                return None;
-            }
-            let next = tokio::select! {
-                biased;
-                () = service.closing.cancelled() => Err(shutting_down()),
-                next = reports.message() => next,
-            };
-            let answer = match next {
-                Ok(None) => return None,
-                Ok(Some(report)) => service.report(actor.clone(), report).await,
-                Err(status) => Err(status),
-            };
-            let over = answer.is_err();
-            Some((answer, (service, actor, reports, over)))
-        };
-        Ok(Response::new(Box::pin(futures::stream::unfold((service, actor, reports, false), step))))
+        let reporting = Reporting { service, actor, reports, answers: VecDeque::new(), over: false };
+        Ok(Response::new(Box::pin(futures::stream::unfold(reporting, Reporting::next))))
     }
 }
 
 fn shutting_down() -> Status {
     let message = "this node is shutting down; go on at another one, with what was not acknowledged";
     errors::Answer::new(Code::Unavailable, "SHUTTING_DOWN", message).status()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(sequence: u64, repeated_report: bool, unknown: &[&str]) -> ReportSignalsResponse {
+        let unknown_clusters = unknown.iter().map(|name| (*name).to_owned()).collect();
+        ReportSignalsResponse { revision: 7, sequence, repeated_report, unknown_clusters }
+    }
+
+    #[test]
+    fn an_acknowledgement_stands_for_those_before_it_that_have_nothing_to_add() {
+        let (one, other) = ("one".to_owned(), "other".to_owned());
+        let answers = [
+            (answer(1, false, &[]), &one),
+            (answer(2, false, &[]), &one),
+            (answer(9, true, &[]), &one),
+            (answer(9, true, &[]), &one),
+            (answer(10, false, &[]), &one),
+            (answer(11, false, &["gone"]), &one),
+            (answer(12, false, &[]), &one),
+            (answer(3, false, &[]), &other),
+            (answer(4, false, &[]), &other),
+        ];
+        let kept: Vec<(u64, bool)> =
+            cumulative(answers.into_iter()).map(|answer| (answer.sequence, answer.repeated_report)).collect();
+        assert_eq!(kept, [(2, false), (9, true), (9, true), (10, false), (11, false), (12, false), (4, false)]);
+    }
 }

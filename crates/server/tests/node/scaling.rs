@@ -335,6 +335,27 @@ async fn every_report_of_a_stream_is_acknowledged_and_a_wrong_one_ends_it() {
 }
 
 #[tokio::test]
+async fn reports_that_arrive_together_are_recorded_together_and_in_order() {
+    const REPORTS: u64 = 1_000;
+    let node = ready().await;
+    let reports = (1..=REPORTS).map(|sequence| report(sequence, "demo", vec![replica("old", "25cc")]));
+    let answer = signals(&node).stream_signals(tokio_stream::iter(reports)).await.unwrap();
+    let mut acknowledgements = answer.into_inner();
+    let (mut last, mut revisions) = (0, Vec::new());
+    while let Some(acknowledged) = acknowledgements.message().await.unwrap() {
+        assert!(acknowledged.sequence > last && !acknowledged.repeated_report, "{acknowledged:?}");
+        last = acknowledged.sequence;
+        revisions.push(acknowledged.revision);
+    }
+    assert_eq!(last, REPORTS, "all of them are acknowledged");
+    assert!(revisions.is_sorted(), "{revisions:?}");
+    assert!(revisions.len() < 500, "{} answers for {REPORTS} reports that came without waiting", revisions.len());
+    let again = signals(&node).report_signals(report(REPORTS, "demo", vec![Seen::Alive(true)])).await.unwrap();
+    assert!(again.into_inner().repeated_report, "the last one was heard");
+    node.stop().await.0.unwrap();
+}
+
+#[tokio::test]
 async fn a_report_that_says_nothing_is_refused_to_the_place() {
     let node = ready().await;
     let empty = v1::ReportSignalsRequest { sequence: 1, ..v1::ReportSignalsRequest::default() };

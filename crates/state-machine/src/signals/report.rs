@@ -115,21 +115,12 @@ pub(crate) fn report(
     if known.is_some_and(|known| sequence <= known.sequence) {
         return Ok(vec![]);
     }
-    let too_many = |field, count, count_max| Err(ScalingRejection::TooMany { field, count, count_max }.into());
     let collectors = state.scaling.collectors.len();
     if known.is_none() && collectors >= super::collectors::COLLECTORS_MAX {
-        return too_many(Field::Collector, collectors as u64 + 1, super::collectors::COLLECTORS_MAX as u64);
+        let (count, count_max) = (collectors as u64 + 1, super::collectors::COLLECTORS_MAX as u64);
+        return Err(ScalingRejection::TooMany { field: Field::Collector, count, count_max }.into());
     }
-    if clusters.len() as u64 > CLUSTERS_PER_REPORT_MAX {
-        return too_many(Field::Clusters, clusters.len() as u64, CLUSTERS_PER_REPORT_MAX);
-    }
-    let observations: u64 = clusters.iter().map(|report| report.observations.len() as u64).sum();
-    if observations > OBSERVATIONS_PER_REPORT_MAX {
-        return too_many(Field::Observations, observations, OBSERVATIONS_PER_REPORT_MAX);
-    }
-    for observation in clusters.iter().flat_map(|report| &report.observations) {
-        check(observation)?;
-    }
+    check_all(clusters)?;
 
     let mut events = Vec::with_capacity(clusters.len());
     for report in clusters {
@@ -142,6 +133,24 @@ pub(crate) fn report(
         events.push(Event::CollectorHeard { collector: collector.into(), sequence });
     }
     Ok(events)
+}
+
+/// What no state would accept. Whoever takes reports in asks before they cost everybody an entry of the log.
+pub fn check_report(collector: &str, clusters: &[ClusterReport]) -> Result<(), Rejection> {
+    check_name(Field::Collector, collector)?;
+    check_all(clusters)
+}
+
+fn check_all(clusters: &[ClusterReport]) -> Result<(), Rejection> {
+    let too_many = |field, count, count_max| Err(ScalingRejection::TooMany { field, count, count_max }.into());
+    if clusters.len() as u64 > CLUSTERS_PER_REPORT_MAX {
+        return too_many(Field::Clusters, clusters.len() as u64, CLUSTERS_PER_REPORT_MAX);
+    }
+    let observations: u64 = clusters.iter().map(|report| report.observations.len() as u64).sum();
+    if observations > OBSERVATIONS_PER_REPORT_MAX {
+        return too_many(Field::Observations, observations, OBSERVATIONS_PER_REPORT_MAX);
+    }
+    clusters.iter().flat_map(|report| &report.observations).try_for_each(check)
 }
 
 pub(crate) fn find(state: &State, cluster: &ClusterRef) -> Option<ClusterId> {
