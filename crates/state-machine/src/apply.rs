@@ -16,7 +16,7 @@ use crate::signals::report;
 use crate::strategies::STRATEGIES;
 use crate::{
     Answer, Blob, Cause, Cluster, ClusterView, Command, Done, Event, Hash, LogIndex, Receipt, Refused, Rejection,
-    Request, Sealed, State, Time, restore,
+    RejectionClass, Request, Sealed, State, Time, restore,
 };
 
 /// More than an `apply -f` of a large file needs; one request must not hold up the log for everybody else.
@@ -96,6 +96,21 @@ pub fn rehearse_fork(state: &State, request: &Request, now: Time) -> Result<(Sta
     let at = Moment { index: LogIndex(state.applied.0 + 1), now: fork.now, ordinal: 0 };
     let (done, _) = perform(&mut fork, at, request)?;
     Ok((fork, done))
+}
+
+/// The refusal of a request that is wrong by itself, whatever the state: it need not cost everybody an entry of the log. Nothing
+/// else is answered from here, because whoever asks may be behind.
+pub fn nonsense(state: &State, request: &Request) -> Option<Refused> {
+    let outcome = match request.commands.as_slice() {
+        // A single command is decided before anything is written, so there is nothing to write for the answer.
+        [command] => {
+            let at = Moment { index: LogIndex(state.applied.0 + 1), now: state.now, ordinal: 0 };
+            let decided = decide(state, at, &request.actor, command).map_err(|rejection| Refused { ordinal: 0, rejection });
+            request.proposable().and(decided.map(drop))
+        }
+        _ => rehearse(state, request, state.now).map(drop),
+    };
+    outcome.err().filter(|refused| refused.rejection.class() == RejectionClass::Invalid)
 }
 
 /// What the entry has brought about so far.

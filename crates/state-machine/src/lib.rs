@@ -50,7 +50,7 @@ mod time;
 
 pub use access::rejection::AccessRejection;
 pub use access::{PasswordChange, Role, RoleView, ScramVerifier, Token, TokenView, UsageOn};
-pub use apply::{Applied, COMMANDS_PER_REQUEST_MAX, apply, pass, rehearse, rehearse_fork};
+pub use apply::{Applied, COMMANDS_PER_REQUEST_MAX, apply, nonsense, pass, rehearse, rehearse_fork};
 pub use chain::{CHECKPOINT_EVERY, CHECKPOINTS_KEPT};
 pub use clusters::{Cluster, ClusterView};
 pub use command::Command;

@@ -7,7 +7,7 @@ use loadline_api::v1::resource::Resource as Shown;
 use loadline_api::v1::{Action, Resource, WriteResponse, WriteResult};
 use loadline_api::{Invalid, Write, fields, scaling};
 use loadline_raft_node::{Consistency, Node};
-use loadline_state_machine::{RejectionClass, Request as Asked, State, rehearse};
+use loadline_state_machine::{Request as Asked, State, nonsense};
 use tonic::{Request, Response, Status};
 
 use super::actor::actor_of;
@@ -61,12 +61,9 @@ impl Exchange {
     /// Turns away what is wrong by itself before it costs everybody an entry. The state machine is asked, so that there is
     /// one set of rules; only an answer that no other state could change counts, because this node may be behind.
     fn refuse_nonsense(&self, asked: &Asked, write: &Write) -> Result<(), Status> {
-        let state = self.node.latest();
-        match rehearse(&state, asked, state.now()) {
-            Err(refused) if refused.rejection.class() == RejectionClass::Invalid => {
-                Err(errors::refused(&refused, write))
-            }
-            _ => Ok(()),
+        match nonsense(&self.node.latest(), asked) {
+            Some(refused) => Err(errors::refused(&refused, write)),
+            None => Ok(()),
         }
     }
 
