@@ -5,7 +5,8 @@
 //! - `grpc` answers callers: `admin`, `watch`, `operator`, each behind a door (`limits`), with one map of `errors`;
 //! - `http` answers probes and Prometheus, from `readiness` and `metrics`;
 //! - `incoming` is what a simulator brings its own of: sockets, and the clock that answers are dated by;
-//! - `leading` is what only the leader does.
+//! - `leading` is what only the leader does;
+//! - [`replay`] applies the journal of a node that is not running once more.
 //!
 //! Not here: what a request means (`loadline-state-machine`), how it is recorded (`loadline-raft-node`), who acts on the
 //! outside world (`loadline-executor`).
@@ -22,6 +23,7 @@ mod logging;
 mod metrics;
 mod proposals;
 mod readiness;
+pub mod replay;
 mod scaling_figures;
 mod scaling_log;
 mod serve;
