@@ -55,6 +55,11 @@ pub(super) fn resident_bytes() -> Option<u64> {
     line_of("/proc/self/status", "VmRSS").and_then(|line| kibibytes(&line))
 }
 
+/// The same of another process.
+pub(super) fn resident_bytes_of(pid: u32) -> Option<u64> {
+    line_of(&format!("/proc/{pid}/status"), "VmRSS").and_then(|line| kibibytes(&line))
+}
+
 /// How long this thread has been at work: whoever else uses the machine takes time from us, but not from this figure. Time
 /// as it passes where the system does not say.
 #[derive(Debug)]

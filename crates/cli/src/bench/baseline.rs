@@ -1,0 +1,143 @@
+//! The least that every design has to do on this machine: make bytes durable, and go there and back.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tonic::transport::Channel;
+use tonic::transport::server::TcpIncoming;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+
+use super::figures::{millis, percentile};
+use super::rows::Baseline;
+use crate::exit::{Exit, Failed};
+
+/// As many as there are nodes: they sync at the same time, and the disk is one.
+const WRITERS: usize = 3;
+
+/// What was measured so far, in every round.
+#[derive(Debug)]
+pub(super) struct Yardstick {
+    files: Vec<File>,
+    bytes: Vec<u8>,
+    calls: HealthClient<Channel>,
+    synced: Vec<Duration>,
+    answered: Vec<Duration>,
+    /// Ends the server with it.
+    _server: std::sync::mpsc::Sender<()>,
+}
+
+impl Yardstick {
+    /// `bytes`: what one write of the benchmark puts into the log.
+    pub(super) async fn new(folder: &Path, bytes: usize) -> Result<Yardstick, Failed> {
+        let files = (0..WRITERS).map(|number| File::create(folder.join(format!("sync-{number}"))));
+        let files = files.collect::<Result<Vec<File>, _>>()?;
+        let (address, server) = serve()?;
+        let channel = tonic::transport::Endpoint::from_shared(format!("http://{address}"))
+            .map_err(|error| Failed::new(Exit::Failure, error.to_string()))?
+            .tcp_nodelay(true)
+            .connect()
+            .await
+            .map_err(|error| Failed::new(Exit::Failure, format!("loopback cannot be measured: {error}")))?;
+        let calls = HealthClient::new(channel);
+        let (synced, answered) = (Vec::new(), Vec::new());
+        Ok(Yardstick { files, bytes: vec![0x5a; bytes], calls, synced, answered, _server: server })
+    }
+
+    /// One more round of both, each for so long.
+    pub(super) async fn measure(&mut self, lasts: Duration) -> Result<(), Failed> {
+        let until = Instant::now() + lasts;
+        let files = self.files.iter().map(File::try_clone).collect::<Result<Vec<File>, _>>()?;
+        let bytes = self.bytes.clone();
+        let syncing = tokio::task::spawn_blocking(move || {
+            std::thread::scope(|scope| {
+                let bytes = &bytes;
+                let writers: Vec<_> =
+                    files.into_iter().map(|file| scope.spawn(move || sync_until(file, bytes, until))).collect();
+                writers.into_iter().map(|writer| writer.join()).collect::<Vec<_>>()
+            })
+        });
+        let broke = |_| Failed::new(Exit::Failure, "a writer of the baseline broke down");
+        for took in syncing.await.map_err(|error| Failed::new(Exit::Failure, error.to_string()))? {
+            self.synced.extend(took.map_err(broke)??);
+        }
+        let until = Instant::now() + lasts;
+        while Instant::now() < until {
+            let began = Instant::now();
+            let asked = self.calls.check(HealthCheckRequest { service: String::new() }).await;
+            asked.map_err(|status| Failed::new(Exit::Failure, format!("loopback: {}", status.message())))?;
+            self.answered.push(began.elapsed());
+        }
+        Ok(())
+    }
+
+    pub(super) fn baseline(&self, etcd_version: Option<String>) -> Baseline {
+        let (mut synced, mut answered) = (self.synced.clone(), self.answered.clone());
+        synced.sort_unstable();
+        answered.sort_unstable();
+        let at = |sorted: &[Duration], percent| (millis(percentile(sorted, percent)) * 1_000.0).round() / 1_000.0;
+        Baseline {
+            fdatasync_p50_ms: at(&synced, 50),
+            fdatasync_p99_ms: at(&synced, 99),
+            round_trip_p50_ms: at(&answered, 50),
+            round_trip_p99_ms: at(&answered, 99),
+            etcd_version,
+        }
+    }
+}
+
+fn sync_until(mut file: File, bytes: &[u8], until: Instant) -> std::io::Result<Vec<Duration>> {
+    let mut took = Vec::new();
+    loop {
+        let began = Instant::now();
+        file.write_all(bytes)?;
+        file.sync_data()?;
+        took.push(began.elapsed());
+        if Instant::now() >= until {
+            return Ok(took);
+        }
+    }
+}
+
+/// The smallest gRPC server there is, on a thread and a runtime of its own, as another process would have them.
+fn serve() -> Result<(SocketAddr, std::sync::mpsc::Sender<()>), Failed> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    let (running, ended) = std::sync::mpsc::channel::<()>();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    std::thread::Builder::new().name("round-trips".to_owned()).spawn(move || {
+        let serving = async {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let (_, health) = tonic_health::server::health_reporter();
+            let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+            let server = tonic::transport::Server::builder().add_service(health).serve_with_incoming(incoming);
+            tokio::spawn(server);
+            Ok::<_, std::io::Error>(())
+        };
+        if runtime.block_on(serving).is_ok() {
+            // Until the yardstick is dropped.
+            let _ = ended.recv();
+        }
+        runtime.shutdown_background();
+    })?;
+    Ok((address, running))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn both_are_measured_and_take_some_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut yardstick = Yardstick::new(folder.path(), 256).await.expect("a yardstick");
+        yardstick.measure(Duration::from_millis(5)).await.expect("measured");
+        let baseline = yardstick.baseline(None);
+        assert!(baseline.fdatasync_p50_ms > 0.0 && baseline.round_trip_p50_ms > 0.0, "{baseline:?}");
+        assert!(baseline.floor_ms(1.0, 2.0) > baseline.round_trip_p50_ms * 2.0);
+    }
+}

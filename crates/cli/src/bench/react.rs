@@ -1,0 +1,171 @@
+//! `bench react`: from a signal that is sent to the backend being called.
+//!
+//! Every sample is a cluster that was suspended for being idle. A collector reports that it is used; the group decides to wake it,
+//! claims the action in the log, and calls a webhook receiver, which is this process. So a sample has two commits in it, the
+//! signal's and the claim's, and three ways: of the signal there and of its commit to a follower and back, of the claim, and of
+//! the call. Times are taken here at both ends.
+
+use std::path::Path;
+use std::time::Duration;
+
+use loadline_client::v1::change::Change;
+use loadline_client::v1::observation::Seen;
+use loadline_client::v1::strategy_target::Target;
+use loadline_client::v1::{
+    ActivitySeen, Cluster, ClusterSignals, CreateClusterRequest, CreateSizeRequest, CreateStrategyRequest, Observation,
+    ReportSignalsRequest, Size, Strategy, StrategyTarget, cluster_signals,
+};
+use loadline_client::{Client, Writing};
+use tokio::time::Instant;
+
+use super::figures::{Figures, Sample};
+use super::group::Group;
+use super::receiver::Receiver;
+use super::rows::Row;
+use super::signals::{self, Mix};
+use super::stage::{Stage, cluster_name, set_setting};
+use crate::exit::{Exit, Failed};
+
+const P50_RATIO_MAX: f64 = 2.0;
+const P99_LOADED_MS_MAX: f64 = 50.0;
+/// No call may take longer than this.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Signals per second that arrive besides, about other clusters, while it is measured under load.
+const LOAD_REPORTS_PER_S: u32 = 100;
+const LOAD_PER_REPORT: u32 = 64;
+const CLUSTERS_AT_ONCE: usize = 100;
+const HOUR_MS: u64 = 3_600_000;
+
+pub(super) async fn measure(samples: u32, stage: &mut Stage<'_>) -> Result<Vec<Row>, Failed> {
+    stage.tell("react: starting three nodes and a receiver");
+    let receiver = Receiver::start().await?;
+    let arguments = backend(stage.folder(), &receiver)?;
+    let mut group = Group::start(stage.folder(), "react", &arguments).await?;
+    let client = group.client()?;
+    let clusters = samples * 2 * stage.args.rounds;
+    asleep(&client, clusters).await?;
+    let leader = Group::connect([group.leader_endpoint().await?.as_str()])?;
+    let (mut idle, mut loaded) = (Vec::new(), Vec::new());
+    let mut next = 0..clusters;
+    for round in 1..=stage.args.rounds {
+        stage.tell(&format!("react: round {round} of {}, idle", stage.args.rounds));
+        stage.yardstick().await?;
+        idle.push(wake(&leader, &receiver, next.by_ref().take(samples as usize)).await?);
+        stage.tell(&format!("react: round {round} of {}, under load", stage.args.rounds));
+        let load = tokio::spawn(load(leader.clone(), clusters, round));
+        loaded.push(wake(&leader, &receiver, next.by_ref().take(samples as usize)).await?);
+        load.abort();
+    }
+    let baseline = stage.baseline();
+    let row = Row::new("react idle", Some(1), Figures::of(&idle));
+    let p50 = row.figures.map(|it| it.p50_ms / baseline.floor_ms(2.0, 3.0));
+    let idle = row.against("p50 to 2 fdatasync + 3 round trips", p50).ratio_at_most(P50_RATIO_MAX);
+    let row = Row::new("react under load", Some(1), Figures::of(&loaded));
+    let met = row.figures.map(|it| it.p99_ms <= P99_LOADED_MS_MAX);
+    let loaded = row.goal(&format!("p99 <= {P99_LOADED_MS_MAX} ms"), met);
+    Ok(vec![idle, loaded])
+}
+
+/// What every node is told, so that it finds the receiver.
+pub(super) fn backend(folder: &Path, receiver: &Receiver) -> Result<Vec<String>, Failed> {
+    let (secret, config) = (folder.join("secret"), folder.join("backend.toml"));
+    std::fs::write(&secret, "only a benchmark, nobody else listens")?;
+    std::fs::write(&config, receiver.config(&secret))?;
+    Ok(vec!["--config".to_owned(), config.display().to_string()])
+}
+
+/// Makes clusters that are idle and therefore have no replicas. They have a backend only when that is known: before, nothing could
+/// be done for them.
+pub(super) async fn asleep(client: &Client, count: u32) -> Result<(), Failed> {
+    let size = Size { name: "25cc".to_owned(), slots: 1, price_micros_per_hour: 1, ..Size::default() };
+    let first = vec![
+        Change::CreateSize(CreateSizeRequest { options: None, size: Some(size) }),
+        set_setting("enable_auto_scaling", "true"),
+        // Long runs must not make what was said in the beginning stale.
+        set_setting("signal_stale_after", "1h"),
+    ];
+    client.transact(first, Writing::Record).await?;
+    let numbers: Vec<u32> = (0..count).collect();
+    for (sequence, some) in (1..).zip(numbers.chunks(CLUSTERS_AT_ONCE)) {
+        client.transact(some.iter().flat_map(|number| sleeper(*number)).collect(), Writing::Record).await?;
+        let report = ReportSignalsRequest {
+            collector: "bench-idle".to_owned(),
+            sequence,
+            clusters: some.iter().map(|number| used(*number, 2 * HOUR_MS)).collect(),
+        };
+        client.report_signals(report).await?;
+    }
+    client.transact(vec![set_setting("default_backend", "bench")], Writing::Record).await?;
+    Ok(())
+}
+
+fn sleeper(number: u32) -> Vec<Change> {
+    let name = cluster_name(u64::from(number));
+    let strategy = |kind: &str, key: &str, value: &str| {
+        let target = StrategyTarget { target: Some(Target::Cluster(name.clone())) };
+        let strategy = Strategy {
+            r#type: kind.to_owned(),
+            target: Some(target),
+            options: [(key.to_owned(), value.to_owned())].into(),
+            ..Strategy::default()
+        };
+        Change::CreateStrategy(CreateStrategyRequest { options: None, strategy: Some(strategy), allow_existing: false })
+    };
+    let cluster = Cluster { name: name.clone(), ..Cluster::default() };
+    vec![
+        Change::CreateCluster(CreateClusterRequest { options: None, cluster: Some(cluster) }),
+        strategy("target_size", "SIZE", "25cc"),
+        strategy("idle_suspend", "IDLE_AFTER", "1h"),
+    ]
+}
+
+fn used(number: u32, idle_for_ms: u64) -> ClusterSignals {
+    let seen = Seen::Activity(ActivitySeen { idle_for_ms: Some(idle_for_ms) });
+    ClusterSignals {
+        cluster: Some(cluster_signals::Cluster::Name(cluster_name(u64::from(number)))),
+        observations: vec![Observation { age_ms: 0, seen: Some(seen) }],
+    }
+}
+
+/// Wakes one cluster after the other.
+async fn wake(client: &Client, receiver: &Receiver, clusters: impl Iterator<Item = u32>) -> Result<Sample, Failed> {
+    let began = Instant::now();
+    let mut took = Vec::new();
+    for number in clusters {
+        took.push(react(client, receiver, number).await?);
+    }
+    Ok(Sample::new(took, began.elapsed()))
+}
+
+/// Reports that a cluster is used, and waits until its first order arrives.
+pub(super) async fn react(client: &Client, receiver: &Receiver, number: u32) -> Result<Duration, Failed> {
+    let report = ReportSignalsRequest {
+        collector: "bench-used".to_owned(),
+        sequence: u64::from(number) + 1,
+        clusters: vec![used(number, 0)],
+    };
+    let began = Instant::now();
+    let name = cluster_name(u64::from(number));
+    let called = tokio::time::timeout(PATIENCE, receiver.called(&name));
+    let (reported, called) = tokio::join!(client.report_signals(report), called);
+    reported?;
+    let called = called.map_err(|_| {
+        Failed::new(Exit::TimedOut, format!("{name} was used, and the backend was not called within {PATIENCE:?}"))
+    })?;
+    Ok(called.saturating_duration_since(began))
+}
+
+/// Reports about the same clusters, which tell nothing new, at a rate that a busy installation has.
+async fn load(client: Client, clusters: u32, round: u32) -> Result<(), Failed> {
+    let mix = Mix { clusters, per_report: LOAD_PER_REPORT, collectors: 1, under_way: 1_000 };
+    let mut stream = client.signal_stream(loadline_client::SignalOptions::of(format!("bench-load-{round}")));
+    let mut every = tokio::time::interval(Duration::from_secs(1) / LOAD_REPORTS_PER_S);
+    for number in 0.. {
+        every.tick().await;
+        // Metrics only: an activity would wake the clusters that are still to be measured.
+        let mut report = signals::report(&mix, number);
+        report.retain(|one| one.observations.iter().all(|it| matches!(it.seen, Some(Seen::Metric(_)))));
+        stream.send(report).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! The rows of the benchmarks that run whole groups: ours, etcd's in the same run, and what the goal is.
+
+use serde::Serialize;
+
+use super::figures::Figures;
+use super::machine::Machine;
+use crate::exit::Failed;
+use crate::output::{Column, Format, View, list, pretty, yaml_documents};
+
+#[derive(Debug, Serialize)]
+pub(super) struct Suite {
+    pub(super) machine: Machine,
+    pub(super) baseline: Baseline,
+    pub(super) rows: Vec<Row>,
+}
+
+impl Suite {
+    pub(super) fn shown(&self, format: Format) -> Result<String, Failed> {
+        match format {
+            Format::Json => pretty(self),
+            Format::Yaml => yaml_documents(&[self]),
+            Format::Table | Format::Wide => {
+                Ok(format!("{}\n{}", self.baseline.line(), list(format, "rows", None, &self.rows)?))
+            }
+            _ => list(format, "rows", None, &self.rows),
+        }
+    }
+}
+
+/// What this machine needs for the least that every design has to do, in the same run.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Baseline {
+    /// Appending the same bytes and making them durable, by three writers at once, as three nodes do.
+    pub(super) fdatasync_p50_ms: f64,
+    pub(super) fdatasync_p99_ms: f64,
+    /// The smallest gRPC call over loopback, there and back.
+    pub(super) round_trip_p50_ms: f64,
+    pub(super) round_trip_p99_ms: f64,
+    /// Nothing: it was not there, or not wanted.
+    pub(super) etcd_version: Option<String>,
+}
+
+impl Baseline {
+    /// So many syncs, and so many ways there and back.
+    pub(super) fn floor_ms(&self, syncs: f64, round_trips: f64) -> f64 {
+        syncs * self.fdatasync_p50_ms + round_trips * self.round_trip_p50_ms
+    }
+
+    fn line(&self) -> String {
+        let etcd = self.etcd_version.as_deref().map_or("without etcd".to_owned(), |version| format!("etcd {version}"));
+        format!(
+            "fdatasync by three writers p50 {:.3} ms, p99 {:.3} ms; round trip p50 {:.3} ms, p99 {:.3} ms; {etcd}",
+            self.fdatasync_p50_ms, self.fdatasync_p99_ms, self.round_trip_p50_ms, self.round_trip_p99_ms
+        )
+    }
+}
+
+/// One figure. What does not apply to it is absent.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) clients: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) clusters: Option<u32>,
+    #[serde(flatten)]
+    pub(super) figures: Option<Figures>,
+    /// A figure that is neither a rate nor a time of many, with its unit.
+    #[serde(flatten)]
+    pub(super) value: Option<Value>,
+    pub(super) etcd: Option<Figures>,
+    pub(super) ratio: Option<f64>,
+    /// What the ratio is to.
+    pub(super) against: Option<String>,
+    pub(super) goal: Option<String>,
+    /// Nothing: there is no goal, or what it is measured against was not there.
+    pub(super) met: Option<bool>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Value {
+    pub(super) value: f64,
+    pub(super) unit: &'static str,
+}
+
+impl Row {
+    pub(super) fn new(name: &str, clients: Option<usize>, figures: Option<Figures>) -> Row {
+        Row { name: name.to_owned(), clients, figures, ..Row::default() }
+    }
+
+    pub(super) fn of_value(name: &str, value: f64, unit: &'static str) -> Row {
+        Row { name: name.to_owned(), value: Some(Value { value: hundredths(value), unit }), ..Row::default() }
+    }
+
+    pub(super) fn with_clusters(self, clusters: u32) -> Row {
+        Row { clusters: Some(clusters), ..self }
+    }
+
+    pub(super) fn beside(self, etcd: Option<Figures>) -> Row {
+        Row { etcd, ..self }
+    }
+
+    pub(super) fn against(self, what: &str, ratio: Option<f64>) -> Row {
+        Row { against: Some(what.to_owned()), ratio: ratio.map(hundredths), ..self }
+    }
+
+    /// Ours over etcd's.
+    pub(super) fn rate_against_etcd(self) -> Row {
+        let ratio = self.figures.zip(self.etcd).map(|(ours, etcd)| ours.ops_per_s / etcd.ops_per_s);
+        self.against("etcd's rate", ratio)
+    }
+
+    pub(super) fn goal(self, goal: &str, met: Option<bool>) -> Row {
+        Row { goal: Some(goal.to_owned()), met, ..self }
+    }
+
+    pub(super) fn ratio_at_most(self, most: f64) -> Row {
+        let met = self.ratio.map(|ratio| ratio <= most);
+        self.goal(&format!("ratio <= {most}"), met)
+    }
+
+    pub(super) fn ratio_at_least(self, least: f64) -> Row {
+        let met = self.ratio.map(|ratio| ratio >= least);
+        self.goal(&format!("ratio >= {least}"), met)
+    }
+}
+
+/// To the hundredth: more is noise.
+fn hundredths(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+impl View for Row {
+    const COLUMNS: &'static [Column] = &[
+        Column::always("NAME"),
+        Column::always("CLIENTS"),
+        Column::always("CLUSTERS"),
+        Column::always("PER-SECOND"),
+        Column::always("P50"),
+        Column::always("P99"),
+        Column::always("ETCD"),
+        Column::always("ETCD-P50"),
+        Column::always("ETCD-P99"),
+        Column::always("RATIO"),
+        Column::always("TO"),
+        Column::always("GOAL"),
+        Column::always("MET"),
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        let whole = |figures: &Option<Figures>| figures.map(|it| format!("{:.0}", it.ops_per_s)).unwrap_or_default();
+        let ms = |figures: &Option<Figures>, of: fn(Figures) -> f64| {
+            figures.map(|it| format!("{:.2}ms", of(it))).unwrap_or_default()
+        };
+        let value = self.value.as_ref().map(|it| format!("{:.2} {}", it.value, it.unit));
+        vec![
+            self.name.clone(),
+            self.clients.map(|count| count.to_string()).unwrap_or_default(),
+            self.clusters.map(|count| count.to_string()).unwrap_or_default(),
+            value.unwrap_or_else(|| whole(&self.figures)),
+            ms(&self.figures, |it| it.p50_ms),
+            ms(&self.figures, |it| it.p99_ms),
+            whole(&self.etcd),
+            ms(&self.etcd, |it| it.p50_ms),
+            ms(&self.etcd, |it| it.p99_ms),
+            self.ratio.map(|ratio| format!("{ratio:.2}")).unwrap_or_default(),
+            self.against.clone().unwrap_or_default(),
+            self.goal.clone().unwrap_or_default(),
+            match (&self.goal, self.met) {
+                (None, _) => String::new(),
+                (Some(_), None) => "not measured".to_owned(),
+                (Some(_), Some(met)) => if met { "yes" } else { "no" }.to_owned(),
+            },
+        ]
+    }
+
+    fn name(&self) -> String {
+        match self.clients {
+            Some(clients) => format!("{}/{clients}", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(ops_per_s: f64) -> Option<Figures> {
+        Some(Figures { ops_per_s, p50_ms: 1.0, p99_ms: 2.0 })
+    }
+
+    #[test]
+    fn a_row_is_one_flat_object_with_etcd_beside_it() {
+        let row = Row::new("write", Some(256), figures(300.0)).beside(figures(100.0)).rate_against_etcd();
+        let shown = serde_json::to_value(row.ratio_at_least(3.0)).expect("JSON");
+        let expected = serde_json::json!({
+            "name": "write", "clients": 256, "ops_per_s": 300.0, "p50_ms": 1.0, "p99_ms": 2.0,
+            "etcd": { "ops_per_s": 100.0, "p50_ms": 1.0, "p99_ms": 2.0 },
+            "ratio": 3.0, "against": "etcd's rate", "goal": "ratio >= 3", "met": true,
+        });
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn without_etcd_a_goal_is_neither_met_nor_missed() {
+        let row = Row::new("write", Some(256), figures(300.0)).rate_against_etcd().ratio_at_least(3.0);
+        assert_eq!((row.ratio, row.met), (None, None));
+        assert_eq!(row.cells().last().map(String::as_str), Some("not measured"));
+    }
+}

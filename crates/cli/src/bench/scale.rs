@@ -1,0 +1,291 @@
+//! `bench scale`: what it costs to have many clusters.
+//!
+//! A group for each number of clusters, all at once, each cluster with four strategies of its own and two replicas, none of which
+//! wants anything. Signals take turns between the groups, so that a noisy minute hits all of them. The largest group then tells
+//! what a process needs, and what snapshots, a restart and a new node take. A restart finds the last snapshot and, since then, as
+//! many reports of one observation as were asked for, packed into entries as they came.
+
+use std::time::Duration;
+
+use clap::Args;
+use loadline_client::v1::change::Change;
+use loadline_client::v1::observation::Seen;
+use loadline_client::v1::strategy_target::Target;
+use loadline_client::v1::{
+    ActivitySeen, Cluster, ClusterSignals, CreateClusterRequest, CreateSizeRequest, CreateStrategyRequest,
+    HydrationSeen, Observation, ReplicaSeen, ReportSignalsRequest, Size, Strategy, StrategyTarget, cluster_signals,
+};
+use loadline_client::{Client, SnapshotPart, Writing};
+use tokio::time::Instant;
+
+use super::drive::closed_loop;
+use super::figures::{Figures, Sample};
+use super::group::Group;
+use super::machine::resident_bytes_of;
+use super::rows::Row;
+use super::signals::{self, Mix};
+use super::stage::{Stage, cluster_name, set_setting, value};
+use super::world::mix;
+use super::write::pause;
+use crate::exit::{Exit, Failed};
+
+const SIZES: [&str; 5] = ["25cc", "50cc", "100cc", "200cc", "400cc"];
+const STRATEGIES: [(&str, &str, &str); 4] = [
+    ("target_size", "SIZE", "100cc"),
+    ("shrink_to_fit", "MAX_SIZE", "400cc"),
+    ("burst", "BURST_SIZE", "400cc"),
+    ("idle_suspend", "IDLE_AFTER", "30m"),
+];
+/// With its strategies, a cluster is five changes, and a transaction takes a thousand.
+const CLUSTERS_AT_ONCE: usize = 200;
+/// Callers that write while a snapshot is taken.
+const WRITERS: usize = 16;
+/// Nobody waits longer for a node to catch up.
+const PATIENCE: Duration = Duration::from_secs(300);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+const SIGNAL_RATIO_MAX: f64 = 1.5;
+const KIB_PER_CLUSTER_MAX: f64 = 6.0;
+const SNAPSHOT_P99_RATIO_MAX: f64 = 2.0;
+const RESTART_S_MAX: f64 = 10.0;
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Scale {
+    /// Numbers of clusters to compare; the smallest is what the others are measured against
+    #[arg(long = "sizes", value_name = "N", num_args = 1.., value_delimiter = ',', default_values_t = [100, 10_000, 100_000])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    sizes: Vec<u32>,
+    /// Reports that a restarted node has to apply again
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    since: u64,
+}
+
+/// One group and what was measured on it.
+struct World {
+    clusters: u32,
+    group: Group,
+    signals: Vec<Sample>,
+}
+
+pub(super) async fn measure(scale: &Scale, stage: &mut Stage<'_>) -> Result<Vec<Row>, Failed> {
+    let mut sizes = scale.sizes.clone();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let mut worlds = Vec::new();
+    for &clusters in &sizes {
+        stage.tell(&format!("scale: building {clusters} clusters"));
+        // The restart is to find everything that came after the snapshot of the beginning.
+        let arguments = ["--snapshot-every", "10000000", "--keep-entries", "100"].map(str::to_owned);
+        let group = Group::start(stage.folder(), &format!("scale-{clusters}"), &arguments).await?;
+        build(&group.client()?, clusters).await?;
+        worlds.push(World { clusters, group, signals: Vec::new() });
+    }
+    for round in 1..=stage.args.rounds {
+        stage.tell(&format!("scale: signals, round {round} of {}", stage.args.rounds));
+        stage.yardstick().await?;
+        for world in &mut worlds {
+            let endpoint = world.group.leader_endpoint().await?;
+            let mix = Mix { clusters: world.clusters, per_report: 64, collectors: 4, under_way: 16 };
+            world.signals.push(signals::streams(&endpoint, &mix, round, stage.args.lasts).await?);
+        }
+    }
+    let mut rows = Vec::new();
+    let base = worlds.first().and_then(|world| Figures::of(&world.signals));
+    for (place, world) in worlds.iter().enumerate() {
+        let row = Row::new("scale signals", Some(4), Figures::of(&world.signals)).with_clusters(world.clusters);
+        let Some(base) = base.filter(|_| place > 0) else {
+            rows.push(row);
+            continue;
+        };
+        let cost = row.figures.map(|figures| base.ops_per_s / figures.ops_per_s);
+        rows.push(row.against(&format!("cost with {} clusters", sizes[0]), cost).ratio_at_most(SIGNAL_RATIO_MAX));
+    }
+    // The others only take processor time from here on.
+    if let Some(mut largest) = worlds.pop() {
+        worlds.clear();
+        rows.extend(whole_process(&mut largest, scale, stage).await?);
+    }
+    Ok(rows)
+}
+
+/// What the group with the most clusters needs.
+async fn whole_process(world: &mut World, scale: &Scale, stage: &mut Stage<'_>) -> Result<Vec<Row>, Failed> {
+    let clusters = world.clusters;
+    let named = |row: Row| row.with_clusters(clusters);
+    let group = &mut world.group;
+    let leader = group.leader().await?;
+    let client = Group::connect([group.nodes()[leader].endpoint.as_str()])?;
+    let mut rows = Vec::new();
+
+    let resident = group.pid(leader).and_then(resident_bytes_of);
+    if let Some(kib) = resident.map(|bytes| as_f64(bytes) / f64::from(clusters) / 1024.0) {
+        let met = Some(kib <= KIB_PER_CLUSTER_MAX);
+        rows.push(
+            named(Row::of_value("scale memory per cluster", kib, "KiB"))
+                .goal(&format!("<= {KIB_PER_CLUSTER_MAX} KiB"), met),
+        );
+    }
+
+    stage.tell("scale: a snapshot, and writes beside it");
+    let began = Instant::now();
+    let bytes = save(&client).await?;
+    rows.push(named(Row::of_value("scale snapshot time", began.elapsed().as_secs_f64(), "s")));
+    rows.push(named(Row::of_value("scale snapshot size", as_f64(bytes) / 1024.0, "KiB")));
+    let (mut without, mut with) = (Vec::new(), Vec::new());
+    for _ in 0..stage.args.rounds {
+        stage.yardstick().await?;
+        without.push(writes(&client, clusters, stage.args.lasts).await?);
+        let saving = tokio::spawn(save_again_and_again(client.clone()));
+        with.push(writes(&client, clusters, stage.args.lasts).await?);
+        saving.abort();
+    }
+    let plain = Figures::of(&without);
+    let row = named(Row::new("scale write during snapshots", Some(WRITERS), Figures::of(&with)));
+    let ratio = row.figures.zip(plain).map(|(with, without)| with.p99_ms / without.p99_ms);
+    rows.push(named(Row::new("scale write", Some(WRITERS), plain)));
+    rows.push(row.against("p99 without", ratio).ratio_at_most(SNAPSHOT_P99_RATIO_MAX));
+
+    stage.tell(&format!("scale: {} reports before a restart", scale.since));
+    many_reports(&group.nodes()[leader].endpoint, clusters, scale.since).await?;
+    stage.tell("scale: a restart");
+    let last = client.status().await?.applied_index;
+    let follower = (0..group.nodes().len()).find(|place| *place != leader).unwrap_or_default();
+    group.kill(follower).await?;
+    let began = Instant::now();
+    group.start_node(follower)?;
+    let endpoint = group.nodes()[follower].endpoint.clone();
+    caught_up(&endpoint, last).await?;
+    let seconds = began.elapsed().as_secs_f64();
+    rows.push(
+        named(Row::of_value("scale restart", seconds, "s"))
+            .against(&format!("with {} reports since the snapshot", scale.since), None)
+            .goal(&format!("<= {RESTART_S_MAX} s"), Some(seconds <= RESTART_S_MAX)),
+    );
+
+    stage.tell("scale: a new node");
+    let last = client.status().await?.applied_index;
+    let began = Instant::now();
+    let endpoint = group.start_joiner()?;
+    caught_up(&endpoint, last).await?;
+    rows.push(named(Row::of_value("scale new node", began.elapsed().as_secs_f64(), "s")));
+    Ok(rows)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "bytes of a process or a file")]
+fn as_f64(bytes: u64) -> f64 {
+    bytes as f64
+}
+
+/// Until this node has applied so much.
+async fn caught_up(endpoint: &str, index: u64) -> Result<(), Failed> {
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        let client = Group::connect([endpoint])?;
+        let status = tokio::time::timeout(Duration::from_secs(1), client.status()).await;
+        if matches!(&status, Ok(Ok(status)) if status.applied_index >= index) {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Err(Failed::new(Exit::TimedOut, format!("the node at {endpoint} did not catch up within {PATIENCE:?}")))
+}
+
+async fn save(client: &Client) -> Result<u64, Failed> {
+    let mut bytes = 0;
+    let sink = |part: SnapshotPart<'_>| {
+        match part {
+            SnapshotPart::Start { bytes_total } => bytes = bytes_total,
+            SnapshotPart::Data(_) => {}
+        }
+        Ok(())
+    };
+    client.save_snapshot(sink).await?;
+    Ok(bytes)
+}
+
+async fn save_again_and_again(client: Client) -> Result<(), Failed> {
+    loop {
+        save(&client).await?;
+    }
+}
+
+async fn writes(client: &Client, clusters: u32, lasts: Duration) -> Result<Sample, Failed> {
+    let client = client.clone();
+    closed_loop(WRITERS, lasts, move |caller, number| {
+        let client = client.clone();
+        let cluster = mix(number.wrapping_mul(1_000_003).wrapping_add(caller as u64)) % u64::from(clusters);
+        async move { pause(&client, cluster, value(caller, number)).await }
+    })
+    .await
+}
+
+async fn many_reports(endpoint: &str, clusters: u32, count: u64) -> Result<(), Failed> {
+    const STREAMS: u64 = 4;
+    let mix = Mix { clusters, per_report: 1, collectors: 1, under_way: 1_000 };
+    let streams = (0..STREAMS).map(|stream| {
+        let mix = mix.clone();
+        async move {
+            let client = Group::connect([endpoint])?;
+            let options = loadline_client::SignalOptions::of(format!("bench-many-{stream}"));
+            let mut sending = client.signal_stream(options);
+            for number in 0..count.div_ceil(STREAMS) {
+                sending.send(signals::report(&mix, number.wrapping_mul(STREAMS).wrapping_add(stream))).await?;
+            }
+            sending.flush().await?;
+            Ok::<_, Failed>(())
+        }
+    });
+    futures::future::try_join_all(streams).await?;
+    Ok(())
+}
+
+/// The ladder, the clusters with their strategies, and what a collector sees of them.
+async fn build(client: &Client, clusters: u32) -> Result<(), Failed> {
+    let size = |name: &str| Size { name: name.to_owned(), slots: 1, price_micros_per_hour: 1, ..Size::default() };
+    let mut first: Vec<Change> = SIZES
+        .iter()
+        .map(|name| Change::CreateSize(CreateSizeRequest { options: None, size: Some(size(name)) }))
+        .collect();
+    first.push(set_setting("enable_auto_scaling", "true"));
+    client.transact(first, Writing::Record).await?;
+    let numbers: Vec<u32> = (0..clusters).collect();
+    for (sequence, some) in (1..).zip(numbers.chunks(CLUSTERS_AT_ONCE)) {
+        client.transact(some.iter().flat_map(|number| founding(*number)).collect(), Writing::Record).await?;
+        let clusters = some.iter().map(|number| first_report(*number)).collect();
+        client.report_signals(ReportSignalsRequest { collector: "bench".to_owned(), sequence, clusters }).await?;
+    }
+    Ok(())
+}
+
+fn founding(number: u32) -> Vec<Change> {
+    let name = cluster_name(u64::from(number));
+    let cluster = Cluster { name: name.clone(), ..Cluster::default() };
+    let strategy = |(kind, key, value): (&str, &str, &str)| {
+        let strategy = Strategy {
+            r#type: kind.to_owned(),
+            target: Some(StrategyTarget { target: Some(Target::Cluster(name.clone())) }),
+            options: [(key.to_owned(), value.to_owned())].into(),
+            ..Strategy::default()
+        };
+        Change::CreateStrategy(CreateStrategyRequest { options: None, strategy: Some(strategy), allow_existing: false })
+    };
+    let create = Change::CreateCluster(CreateClusterRequest { options: None, cluster: Some(cluster) });
+    std::iter::once(create).chain(STRATEGIES.into_iter().map(strategy)).collect()
+}
+
+fn first_report(number: u32) -> ClusterSignals {
+    let mut seen = vec![Seen::Activity(ActivitySeen { idle_for_ms: Some(5_000) })];
+    for replica in ["r1_auto", "r2_auto"].map(str::to_owned) {
+        seen.push(Seen::Replica(ReplicaSeen {
+            name: replica.clone(),
+            size: "100cc".to_owned(),
+            incarnation: String::new(),
+            ready: true,
+        }));
+        seen.push(Seen::Hydration(HydrationSeen { replica, total: 3, hydrated: 3 }));
+    }
+    ClusterSignals {
+        cluster: Some(cluster_signals::Cluster::Name(cluster_name(u64::from(number)))),
+        observations: seen.into_iter().map(|seen| Observation { age_ms: 0, seen: Some(seen) }).collect(),
+    }
+}

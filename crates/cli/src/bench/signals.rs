@@ -1,0 +1,189 @@
+//! `bench signals`: what collectors see, streamed, until it is durable on a majority and applied.
+//!
+//! Each collector has a stream of its own and sends reports without waiting, up to a bound. A report is about many clusters, one
+//! observation each: activity, or a metric. Clusters come again after so many reports, and each is evaluated once per entry,
+//! however many reports about it the entry holds. etcd gets the same number of puts: one by one, and as many to a transaction as
+//! a report has observations.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use loadline_client::v1::observation::Seen;
+use loadline_client::v1::{ActivitySeen, ClusterSignals, MetricSeen, Observation, cluster_signals};
+use loadline_client::{Client, SignalOptions};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::drive::closed_loop;
+use super::etcd::{Etcd, EtcdClient};
+use super::figures::{Figures, Sample};
+use super::group::Group;
+use super::rows::Row;
+use super::stage::{Stage, cluster_name, connections, create_clusters, shared};
+use super::world::mix;
+use crate::exit::{Exit, Failed};
+
+/// Callers of etcd: as many as it is compared with.
+const ETCD_CALLERS: usize = 256;
+/// What an observation is on the wire, more or less, without the name of its cluster.
+const OBSERVATION_BYTES: usize = 24;
+
+const SINGLE_RATIO_MIN: f64 = 20.0;
+const BATCHED_RATIO_MIN: f64 = 3.0;
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Mix {
+    /// Clusters that the reports are about, each picked evenly
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) clusters: u32,
+    /// Observations in one report, and puts in one transaction of etcd; etcd takes at most 128
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub(super) per_report: u32,
+    /// Collectors, each with a stream of its own
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(super) collectors: u16,
+    /// Reports of one collector that may be under way
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(super) under_way: u16,
+}
+
+pub(super) async fn measure(mix: &Mix, stage: &mut Stage<'_>) -> Result<Vec<Row>, Failed> {
+    stage.tell("signals: starting three nodes");
+    let mut group = Group::start(stage.folder(), "signals", &[]).await?;
+    create_clusters(&group.client()?, mix.clusters).await?;
+    let lasts = stage.args.lasts;
+    let (mut ours, mut single, mut batched) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 1..=stage.args.rounds {
+        stage.tell(&format!("signals: round {round} of {}", stage.args.rounds));
+        stage.yardstick().await?;
+        for mine in [round % 2 == 1, round % 2 == 0] {
+            if mine {
+                let endpoint = group.leader_endpoint().await?;
+                ours.push(streams(&endpoint, mix, round, lasts).await?);
+            } else if let Some(etcd) = &mut stage.etcd {
+                single.push(puts(etcd, mix, 1, lasts).await?);
+                batched.push(puts(etcd, mix, mix.per_report, lasts).await?);
+            }
+        }
+    }
+    let row = |name: &str, etcd: &[Sample]| {
+        Row::new(name, Some(usize::from(mix.collectors)), Figures::of(&ours))
+            .with_clusters(mix.clusters)
+            .beside(Figures::of(etcd))
+            .rate_against_etcd()
+    };
+    Ok(vec![
+        row("signals, etcd one by one", &single).ratio_at_least(SINGLE_RATIO_MIN),
+        row(&format!("signals, etcd by {}", mix.per_report), &batched).ratio_at_least(BATCHED_RATIO_MIN),
+    ])
+}
+
+/// All collectors at once, for so long. How long a report took is from handing it over to its acknowledgement.
+pub(super) async fn streams(endpoint: &str, mix: &Mix, round: u32, lasts: Duration) -> Result<Sample, Failed> {
+    let from = Instant::now() + lasts / 5;
+    let until = from + lasts;
+    let mut tasks = JoinSet::new();
+    for number in 0..mix.collectors {
+        let client = Group::connect([endpoint])?;
+        tasks.spawn(stream(client, mix.clone(), format!("bench-{number}-{round}"), from, until));
+    }
+    let mut took = Vec::new();
+    while let Some(task) = tasks.join_next().await {
+        let acknowledged = task.map_err(|error| Failed::new(Exit::Failure, format!("a stream broke down: {error}")))?;
+        took.extend(acknowledged?);
+    }
+    Ok(Sample::new(took, lasts).each(mix.per_report))
+}
+
+async fn stream(
+    client: Client,
+    mix: Mix,
+    collector: String,
+    from: Instant,
+    until: Instant,
+) -> Result<Vec<Duration>, Failed> {
+    let options = SignalOptions { unacknowledged_max: usize::from(mix.under_way), ..SignalOptions::of(&collector) };
+    let mut stream = client.signal_stream(options);
+    let mut took = Vec::new();
+    let first = collector.bytes().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    for number in 0.. {
+        let acknowledged = stream.send(report(&mix, first.wrapping_add(number))).await?;
+        let now = Instant::now();
+        if now >= until {
+            break;
+        }
+        if now >= from {
+            took.extend(acknowledged.into_iter().map(|one| one.took));
+        }
+    }
+    stream.flush().await?;
+    Ok(took)
+}
+
+/// One report: every other observation is an activity, the rest are metrics.
+pub(super) fn report(shape: &Mix, number: u64) -> Vec<ClusterSignals> {
+    let first = number.wrapping_mul(u64::from(shape.per_report));
+    (0..u64::from(shape.per_report))
+        .map(|place| {
+            let picked = mix(first.wrapping_add(place));
+            let seen = match place % 2 {
+                0 => Seen::Activity(ActivitySeen { idle_for_ms: Some(picked % 1_000) }),
+                _ => Seen::Metric(MetricSeen {
+                    name: "queue_depth".to_owned(),
+                    value_milli: i64::try_from(picked % 1_000_000).unwrap_or_default(),
+                }),
+            };
+            ClusterSignals {
+                cluster: Some(cluster_signals::Cluster::Name(cluster_name(picked % u64::from(shape.clusters)))),
+                observations: vec![Observation { age_ms: 0, seen: Some(seen) }],
+            }
+        })
+        .collect()
+}
+
+async fn puts(etcd: &mut Etcd, shape: &Mix, at_once: u32, lasts: Duration) -> Result<Sample, Failed> {
+    let url = etcd.leader_url().await?;
+    let mut clients = Vec::new();
+    for _ in 0..connections(ETCD_CALLERS) {
+        clients.push(EtcdClient::connect(&url).await?);
+    }
+    let clients = Arc::new(shared(&clients, ETCD_CALLERS));
+    let clusters = u64::from(shape.clusters);
+    let sample = closed_loop(ETCD_CALLERS, lasts, move |caller, number| {
+        let clients = Arc::clone(&clients);
+        async move {
+            let first = number.wrapping_mul(1_000_003).wrapping_add(caller as u64).wrapping_mul(u64::from(at_once));
+            let put = |place: u64| {
+                let picked = mix(first.wrapping_add(place));
+                let value = format!("{picked:0>OBSERVATION_BYTES$}");
+                (Bytes::from(cluster_name(picked % clusters)), Bytes::from(value))
+            };
+            if at_once == 1 {
+                let (key, value) = put(0);
+                return clients[caller].put(key, value).await;
+            }
+            // A transaction may not put the same key twice.
+            let mut puts: Vec<(Bytes, Bytes)> = (0..u64::from(at_once)).map(put).collect();
+            puts.sort();
+            puts.dedup_by(|one, other| one.0 == other.0);
+            clients[caller].put_all(puts).await
+        }
+    });
+    Ok(sample.await?.each(at_once))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_has_as_many_observations_as_were_asked_for_and_the_next_is_another() {
+        let shape = Mix { clusters: 10, per_report: 5, collectors: 1, under_way: 1 };
+        let one = report(&shape, 7);
+        assert_eq!(one.iter().map(|cluster| cluster.observations.len()).sum::<usize>(), 5);
+        assert_eq!(one, report(&shape, 7));
+        assert_ne!(one, report(&shape, 8));
+    }
+}

@@ -1,0 +1,110 @@
+//! `bench write`: durable commands, one call each, beside etcd's puts.
+//!
+//! A command holds a cluster with a reason of [`VALUE_BYTES`](super::stage::VALUE_BYTES): it goes through the log of all three
+//! nodes, is deduplicated by its request id, changes the state, is journalled and indexed. A put of etcd carries as many bytes.
+//! Both are called at their leader.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use loadline_client::v1::PauseClusterRequest;
+use loadline_client::{Client, ScalingWrite, Writing};
+
+use super::drive::closed_loop;
+use super::etcd::{Etcd, EtcdClient};
+use super::figures::{Figures, Sample};
+use super::group::Group;
+use super::rows::Row;
+use super::stage::{Stage, cluster_name, connections, create_clusters, shared, value};
+use super::world::mix;
+use crate::exit::Failed;
+
+/// Things that are written to, one picked at random for each command.
+pub(super) const KEYS: u32 = 1_000;
+
+const P50_RATIO_MAX: f64 = 1.5;
+const RATE_RATIO_MIN: f64 = 3.0;
+
+pub(super) async fn measure(clients: &[usize], stage: &mut Stage<'_>) -> Result<Vec<Row>, Failed> {
+    stage.tell("write: starting three nodes");
+    let mut group = Group::start(stage.folder(), "write", &[]).await?;
+    create_clusters(&group.client()?, KEYS).await?;
+    let lasts = stage.args.lasts;
+    let mut ours: Vec<Vec<Sample>> = vec![Vec::new(); clients.len()];
+    let mut etcd: Vec<Vec<Sample>> = vec![Vec::new(); clients.len()];
+    for round in 1..=stage.args.rounds {
+        for (place, &callers) in clients.iter().enumerate() {
+            stage.tell(&format!("write: round {round} of {}, {callers} clients", stage.args.rounds));
+            stage.yardstick().await?;
+            // Whoever comes second finds a warmer machine, so they take turns.
+            for mine in [round % 2 == 1, round % 2 == 0] {
+                if mine {
+                    ours[place].push(pauses(&mut group, callers, lasts).await?);
+                } else if let Some(them) = &mut stage.etcd {
+                    etcd[place].push(puts(them, callers, lasts).await?);
+                }
+            }
+        }
+    }
+    let baseline = stage.baseline();
+    let rows = clients.iter().zip(ours.iter().zip(&etcd)).map(|(&callers, (ours, etcd))| {
+        let row = Row::new("write", Some(callers), Figures::of(ours)).beside(Figures::of(etcd));
+        match callers {
+            1 => {
+                let p50 = row.figures.map(|ours| ours.p50_ms / baseline.floor_ms(1.0, 2.0));
+                row.against("p50 to fdatasync + 2 round trips", p50).ratio_at_most(P50_RATIO_MAX)
+            }
+            256 => {
+                let row = row.rate_against_etcd();
+                let rate = row.ratio.map(|ratio| ratio >= RATE_RATIO_MIN);
+                let tail = row.figures.zip(row.etcd).map(|(ours, etcd)| ours.p99_ms <= etcd.p99_ms);
+                let met = rate.zip(tail).map(|(rate, tail)| rate && tail);
+                row.goal(&format!("ratio >= {RATE_RATIO_MIN}, p99 <= etcd's"), met)
+            }
+            _ => row.rate_against_etcd(),
+        }
+    });
+    Ok(rows.collect())
+}
+
+pub(super) async fn pauses(group: &mut Group, callers: usize, lasts: Duration) -> Result<Sample, Failed> {
+    let endpoint = group.leader_endpoint().await?;
+    let clients: Vec<Client> =
+        (0..connections(callers)).map(|_| Group::connect([endpoint.as_str()])).collect::<Result<_, _>>()?;
+    let clients = Arc::new(shared(&clients, callers));
+    closed_loop(callers, lasts, move |caller, number| {
+        let clients = Arc::clone(&clients);
+        async move { pause(&clients[caller], picked(caller, number), value(caller, number)).await }
+    })
+    .await
+}
+
+/// One durable command.
+pub(super) async fn pause(client: &Client, cluster: u64, reason: String) -> Result<(), Failed> {
+    let request = PauseClusterRequest { options: None, cluster: cluster_name(cluster), reason, expires_in_ms: 0 };
+    client.write_scaling(ScalingWrite::PauseCluster(request), Writing::Record).await?;
+    Ok(())
+}
+
+async fn puts(etcd: &mut Etcd, callers: usize, lasts: Duration) -> Result<Sample, Failed> {
+    let url = etcd.leader_url().await?;
+    let mut clients = Vec::new();
+    for _ in 0..connections(callers) {
+        clients.push(EtcdClient::connect(&url).await?);
+    }
+    let clients = Arc::new(shared(&clients, callers));
+    closed_loop(callers, lasts, move |caller, number| {
+        let clients = Arc::clone(&clients);
+        async move {
+            let key = Bytes::from(cluster_name(picked(caller, number)));
+            clients[caller].put(key, Bytes::from(value(caller, number))).await
+        }
+    })
+    .await
+}
+
+/// The same sequence for both, another one for each caller.
+pub(super) fn picked(caller: usize, number: u64) -> u64 {
+    mix(number.wrapping_mul(1_000_003).wrapping_add(caller as u64)) % u64::from(KEYS)
+}
