@@ -105,7 +105,8 @@ pub fn nonsense(state: &State, request: &Request) -> Option<Refused> {
         // A single command is decided before anything is written, so there is nothing to write for the answer.
         [command] => {
             let at = Moment { index: LogIndex(state.applied.0 + 1), now: state.now, ordinal: 0 };
-            let decided = decide(state, at, &request.actor, command).map_err(|rejection| Refused { ordinal: 0, rejection });
+            let decided =
+                decide(state, at, &request.actor, command).map_err(|rejection| Refused { ordinal: 0, rejection });
             request.proposable().and(decided.map(drop))
         }
         _ => rehearse(state, request, state.now).map(drop),
