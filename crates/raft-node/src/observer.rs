@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loadline_log::{JournalRecord, WalObserver};
+use loadline_log::{JournalRecord, WalObserver, WalState};
 use loadline_state_machine::{Applied, State};
 
 /// Told of what the node does. Called on hot paths: it must not block.
@@ -13,6 +13,10 @@ pub trait NodeObserver: Debug + Send + Sync + 'static {
     fn synced(&self, _took: Duration, _bytes: usize, _records: usize) {}
     /// So many entries at the end of this node's log were cut off, because another leader decided otherwise.
     fn truncated(&self, _entries: u64) {}
+    /// This is what this node's log says after a restart.
+    fn recovered(&self, _state: &WalState) {}
+    /// From now on others may rely on this much of this node's log and on its vote.
+    fn promised(&self, _state: &WalState) {}
     /// One entry was applied, for the first time or once more after a restart. This is what it brought about, and the
     /// state after it.
     fn entry_applied(&self, _record: &JournalRecord, _applied: &Applied, _state: &State) {}
@@ -62,6 +66,14 @@ impl NodeObserver for Observers {
 
     fn truncated(&self, entries: u64) {
         self.each(|one| one.truncated(entries));
+    }
+
+    fn recovered(&self, state: &WalState) {
+        self.each(|one| one.recovered(state));
+    }
+
+    fn promised(&self, state: &WalState) {
+        self.each(|one| one.promised(state));
     }
 
     fn entry_applied(&self, record: &JournalRecord, applied: &Applied, state: &State) {
@@ -119,5 +131,13 @@ impl WalObserver for WalFigures {
 
     fn truncated(&self, entries: u64) {
         self.0.truncated(entries);
+    }
+
+    fn recovered(&self, state: &WalState) {
+        self.0.recovered(state);
+    }
+
+    fn promised(&self, state: &WalState) {
+        self.0.promised(state);
     }
 }

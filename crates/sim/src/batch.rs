@@ -54,7 +54,8 @@ pub fn batch(first: u64, count: u64, until: Until, tell: impl Fn(&Outcome) + Syn
         if seed >= end || too_late || stop.load(Ordering::Relaxed) {
             return;
         }
-        let outcome = run(&Plan::of(seed), false);
+        // On a thread of its own: what a seed leaves behind in a thread must not steer the next one.
+        let Some(outcome) = one(Plan::of(seed), false) else { return };
         tell(&outcome);
         let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
         tally.seeds += 1;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command-line tool")]
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use loadline_mutants::Mutant;
 use loadline_sim::batch::{self, Until};
+use loadline_sim::known::{KNOWN, Known};
 use loadline_sim::plan::Plan;
 use loadline_sim::run::Outcome;
 
@@ -73,6 +75,9 @@ enum Command {
         /// Only this one
         #[arg(long)]
         only: Option<Mutant>,
+        /// Run exactly the seeds at which each was found out before, with the mutant and without
+        #[arg(long)]
+        known: bool,
     },
 }
 
@@ -86,7 +91,8 @@ fn main() -> ExitCode {
         }
         Command::Meta { seeds, first } => meta(seeds, first),
         Command::Canary { seed } => canary(seed),
-        Command::Mutants { seeds, only } => mutants(seeds, only),
+        Command::Mutants { only, known: true, .. } => known(only),
+        Command::Mutants { seeds, only, known: false } => mutants(seeds, only),
     };
     if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -197,4 +203,34 @@ fn mutants(seeds: u64, only: Option<Mutant>) -> bool {
     }
     Mutant::switch_all_off();
     all_found
+}
+
+/// Every mutant is found out where it was before, by the same invariant; and the product itself passes there.
+fn known(only: Option<Mutant>) -> bool {
+    let mut as_known = true;
+    let chosen = || KNOWN.iter().filter(|known| only.is_none_or(|only| only == known.mutant));
+    for Known { mutant, seed, invariant } in chosen() {
+        Mutant::switch_all_off();
+        mutant.switch_on();
+        let outcome = batch::one(Plan::of(*seed), false);
+        Mutant::switch_all_off();
+        let violation = outcome.and_then(|outcome| outcome.violation);
+        let found = violation.as_ref().is_some_and(|violation| violation.invariant == *invariant);
+        as_known &= found;
+        let seen = violation.map_or_else(|| "nothing".to_owned(), |seen| format!("{}: {}", seen.invariant, seen.what));
+        let word = if found { "found" } else { "NOT FOUND" };
+        println!("{:<32} {seed:>6} {invariant:<16} {word}: {seen}", mutant.name());
+    }
+    let seeds: BTreeSet<u64> = chosen().map(|known| known.seed).collect();
+    for seed in seeds {
+        let Some(outcome) = batch::one(Plan::of(seed), false) else { return false };
+        match failure(&outcome, None) {
+            None => println!("{:<32} {seed:>6} passes", "no mutant"),
+            Some(line) => {
+                as_known = false;
+                println!("{line}");
+            }
+        }
+    }
+    as_known
 }

@@ -70,6 +70,21 @@ pub enum Seen {
     },
     /// The backend did, or refused, something. `at` of the sighting is when, also if it was noticed later.
     Ledger(Box<LedgerLine>),
+    /// Others may rely on this much of a node's log from now on.
+    Promised {
+        node: Place,
+        promise: Promise,
+    },
+    /// This is what a node's log says after a restart.
+    Recovered {
+        node: Place,
+        promise: Promise,
+    },
+    /// At the end: what the journal on a node's disk holds, or why it cannot be read.
+    Journal {
+        node: Place,
+        kept: Result<Vec<Journalled>, String>,
+    },
     Asked(Asked),
     Answered(Answered),
     Watched(Watched),
@@ -97,6 +112,20 @@ pub enum Phase {
     Serves,
     /// Everybody has applied the same, and there is nothing left to do.
     Converged,
+}
+
+/// What a node may not forget. Later votes are greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Promise {
+    /// The term, and whether the vote in it is that of an elected leader.
+    pub vote: Option<(u64, bool)>,
+}
+
+/// One record of a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Journalled {
+    pub index: u64,
+    pub hash: Hash,
 }
 
 /// One application of one entry on one node.

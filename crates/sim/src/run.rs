@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use loadline_log::Disk as _;
 use loadline_raft_node::seed_randomness;
-use loadline_state_machine::{ActionStatus, Conclusion, State, Time};
+use loadline_state_machine::{ActionStatus, ClusterId, Conclusion, State, Time};
 use tokio::sync::{mpsc, watch};
 
 use crate::dice::Dice;
@@ -14,12 +15,14 @@ use crate::faults::{self, Deed, Family, Then};
 use crate::history::Told;
 use crate::invariants::heals::WITHIN;
 use crate::invariants::{Judge, Violation};
+use crate::journals;
 use crate::operator::{self, Order};
 use crate::plan::Plan;
 use crate::record::{Phase, Place, Seen, Sighting};
 use crate::trace;
 use crate::watchers;
 use crate::workload::{User, client};
+use crate::world::clock::EPOCH_MS;
 use crate::world::node::host;
 use crate::world::{OUTSIDE, World};
 
@@ -54,6 +57,8 @@ pub fn run(plan: &Plan, with_trace: bool) -> Outcome {
 /// The same with other faults than the seed's.
 pub fn run_with(plan: &Plan, deeds: Vec<(Duration, Deed)>, with_trace: bool) -> Outcome {
     seed_randomness(Dice::of(plan.seed, "raft").throw());
+    loadline_mutants::start_coins(plan.seed);
+    loadline_mutants::read_clock_with(simulated_ms);
     let mut run = Run::new(plan, deeds, with_trace);
     let ended = catch_unwind(AssertUnwindSafe(|| run.until_it_is_over()));
     let violation = match ended {
@@ -76,6 +81,12 @@ pub fn run_with(plan: &Plan, deeds: Vec<(Duration, Deed)>, with_trace: bool) -> 
         std::mem::forget(run);
     }
     outcome
+}
+
+/// What a clock says that an entry has no business to read.
+fn simulated_ms() -> u64 {
+    let passed = turmoil::sim_elapsed().unwrap_or_default().as_millis();
+    EPOCH_MS.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX))
 }
 
 struct Run<'a> {
@@ -167,6 +178,7 @@ impl<'a> Run<'a> {
             if self.phase != Phase::Chaos && now >= look_at {
                 look_at = now + LOOK_EVERY;
                 if self.is_over(now)? {
+                    self.read_journals()?;
                     return self.judge.end(now);
                 }
             }
@@ -216,6 +228,19 @@ impl<'a> Run<'a> {
                 }
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Everything has ended; now it is looked what is on the disks.
+    fn read_journals(&mut self) -> Result<(), Violation> {
+        for node in 0..self.world.machines.len() {
+            self.kill(node, false);
+            let disk = self.world.machines[node].disk().model.reopen();
+            self.world.record.see(Seen::Journal { node, kept: journals::read(Arc::new(disk)) });
+        }
+        for sighting in self.world.record.take() {
+            self.see(sighting)?;
         }
         Ok(())
     }
@@ -294,6 +319,20 @@ impl<'a> Run<'a> {
             // The operator lives as long as the run.
             Deed::Transfer => drop(self.operator.send(Order::Transfer)),
             Deed::Ambush { step, skip, then } => self.world.ambushes.lay(*step, *skip, *then),
+            Deed::ByHand { cluster, replica, ended } => {
+                let Some(state) = self.latest.values().max_by_key(|state| state.applied()) else { return };
+                let clusters: Vec<ClusterId> = state.clusters_after(None).map(|cluster| cluster.id).collect();
+                let Some(id) = clusters.get(cluster % clusters.len().max(1)).copied() else { return };
+                let (name, ended) = (replica.clone(), *ended);
+                self.world.backend.tell(move |backend| {
+                    let there = backend.replicas(id).contains(&name);
+                    match (ended, there) {
+                        (true, true) => backend.remove_replica(id, &name),
+                        (false, false) => backend.add_replica(id, &name, "50cc"),
+                        _ => {}
+                    }
+                });
+            }
             Deed::BackendReachable { reachable } => {
                 let unreachable = !reachable;
                 self.world.backend.tell(move |backend| backend.set_unreachable(unreachable));

@@ -33,6 +33,12 @@ fn columns(seen: &Seen) -> (String, &'static str, String) {
             "ledger",
             format!("{:?} {} epoch {} attempt {}: {}", line.event, line.key, line.epoch, line.attempt, line.call),
         ),
+        Seen::Promised { node, promise } => (n(node), "promise", format!("{:?}", promise.vote)),
+        Seen::Recovered { node, promise } => (n(node), "recover", format!("{:?}", promise.vote)),
+        Seen::Journal { node, kept } => {
+            let words = kept.as_ref().map_or_else(String::clone, |kept| format!("{} records", kept.len()));
+            (n(node), "journal", words)
+        }
         Seen::Asked(asked) => {
             let what = match &asked.what {
                 Ask::Write(what) => what.clone(),

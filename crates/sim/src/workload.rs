@@ -15,6 +15,7 @@ use crate::dice::Dice;
 use crate::faults::Family;
 use crate::history::{Answered, Ask, Asked, Told};
 use crate::plan::Plan;
+use crate::profile::Profile;
 use crate::record::{Record, Seen};
 use crate::world::backend::NAME as BACKEND;
 use crate::world::net::UserSurroundings;
@@ -23,12 +24,9 @@ use crate::world::node::address;
 const SIZES: [(&str, u32); 4] = [("25cc", 1), ("50cc", 2), ("100cc", 4), ("200cc", 8)];
 
 /// Brakes that run out while somebody is still looking.
-const SETTINGS: [(&str, &str); 8] = [
+const SETTINGS: [(&str, &str); 5] = [
     ("default_backend", BACKEND),
     ("enable_auto_scaling", "true"),
-    ("auto_scaling_cluster_cooldown", "1s"),
-    ("auto_scaling_rate_limit", "6"),
-    ("auto_scaling_rate_window", "10s"),
     ("auto_scaling_join_timeout", "5s"),
     ("auto_scaling_attempts_max", "5"),
     ("signal_stale_after", "10s"),
@@ -46,6 +44,7 @@ pub struct User {
     clusters: usize,
     pause: Duration,
     floods: bool,
+    profile: Profile,
 }
 
 impl User {
@@ -61,20 +60,20 @@ impl User {
             clusters: plan.clusters,
             pause: plan.user_pause,
             floods: plan.has(Family::SignalFlood),
+            profile: Profile::of(plan.seed),
         })
     }
 
     /// Makes what the others work with. Everything is asked for until it is there.
     pub async fn set_up(mut self) {
         let mut steps: Vec<Change> = SIZES.iter().map(|(name, slots)| create_size(name, *slots)).collect();
-        steps.extend(SETTINGS.iter().map(|(name, value)| set(name, value)));
+        steps.extend(SETTINGS.iter().chain(&self.profile.settings()).map(|(name, value)| set(name, value)));
         while !self.transact("set up", steps.clone()).await {}
         for number in 0..self.clusters {
             let name = format!("c{number}");
             while !self.write(format!("create cluster {name}"), create_cluster(&name)).await {}
             let size = self.dice.pick(&SIZES).0;
-            let kind =
-                ScalingWrite::CreateStrategy(strategy("target_size", &name, &[("SIZE", size), ("COOLDOWN", "1s")]));
+            let kind = ScalingWrite::CreateStrategy(strategy("target_size", &name, &self.target_size(size)));
             while !self.scale(format!("create target_size {size} for {name}"), kind.clone()).await {}
         }
     }
@@ -92,7 +91,17 @@ impl User {
     pub async fn probe(mut self, mut stopped: watch::Receiver<bool>) {
         // The sender lives as long as the run.
         let _ = stopped.wait_for(|stopped| *stopped).await;
-        while !self.write("kill switch: enabled is true".to_owned(), set("auto_scaling_enabled", "true")).await {}
+        // What somebody asked for at the last moment may come in after it. So it is said again when everybody has given up.
+        for pause in [Duration::ZERO, Duration::from_secs(8)] {
+            tokio::time::sleep(pause).await;
+            while !self.write("kill switch: enabled is true".to_owned(), set("auto_scaling_enabled", "true")).await {}
+        }
+    }
+
+    fn target_size(&mut self, size: &'static str) -> [(&'static str, &'static str); 3] {
+        let managed = self.dice.percent(self.profile.managed_percent);
+        let scope = if managed { "MANAGED_ONLY" } else { "ALL" };
+        [("SIZE", size), ("COOLDOWN", "1s"), ("REPLICA_SCOPE", scope)]
     }
 
     fn cluster(&mut self) -> String {
@@ -114,7 +123,7 @@ impl User {
             }
             16..26 => {
                 self.write(format!("create cluster {cluster}"), create_cluster(&cluster)).await;
-                let kind = strategy("target_size", &cluster, &[("SIZE", size), ("COOLDOWN", "1s")]);
+                let kind = strategy("target_size", &cluster, &self.target_size(size));
                 self.scale(format!("create target_size {size} for {cluster}"), ScalingWrite::CreateStrategy(kind))
                     .await;
             }
@@ -176,7 +185,12 @@ impl User {
             Ok(done) => Told::Done { index: done.revision, repeated: done.repeated_request },
             Err(error) => Told::failed(error),
         };
-        let over = matches!(answer, Told::Done { .. } | Told::Refused(_));
+        let over = match &answer {
+            Told::Done { .. } => true,
+            // A disk that is full now may have room the next time.
+            Told::Refused(refusal) => refusal.reason != "DISK_RESERVE",
+            _ => false,
+        };
         self.record.see(Seen::Answered(Answered { tag, answer }));
         over
     }

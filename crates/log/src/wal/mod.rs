@@ -91,6 +91,12 @@ pub trait WalObserver: Send + Sync {
     /// So many entries at the end of the log are about to be cut off: they were never committed, and another leader
     /// decided otherwise.
     fn truncated(&self, _entries: u64) {}
+
+    /// This is what the log says after a restart.
+    fn recovered(&self, _state: &WalState) {}
+
+    /// From now on this may be relied on by others: it has been synced.
+    fn promised(&self, _state: &WalState) {}
 }
 
 /// How to open a log.
@@ -183,6 +189,9 @@ impl Wal {
         let segment_bytes = segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
         let recovered = recovery::recover(&*disk, options.cache_bytes, options.expect_existing)?;
         let state = recovered.tail.written;
+        if let Some(observer) = &options.observer {
+            observer.recovered(&state);
+        }
         let mut writer = Writer::new(disk, segment_bytes, options.threading, options.observer, recovered.tail);
         let failed = |doing: &str, source| WalError::Io { doing: doing.to_owned(), source };
         writer.opened().map_err(|source| failed("write to the write-ahead log", source))?;

@@ -220,6 +220,7 @@ impl Writer {
         }
         if let Some(observer) = &self.observer {
             observer.synced(before.elapsed(), self.buffer.len(), self.buffered_records);
+            observer.promised(&self.tail.written);
         }
         self.tail.offset += self.buffer.len();
         self.buffer.clear();

@@ -2,6 +2,7 @@
 //! [`Deed`]s is all that differs between a quiet run and a wild one.
 
 mod ambush;
+mod by_hand;
 mod clocks;
 mod disks;
 mod kills;
@@ -72,6 +73,8 @@ families! {
     /// One node more joins, leadership is handed on, a disk is lost.
     Membership = "membership",
     BitFlip = "bit-flip",
+    /// People make and end replicas themselves.
+    ByHand = "by-hand",
 }
 
 /// One thing that is done to the world.
@@ -161,6 +164,12 @@ pub enum Deed {
     BackendReachable {
         reachable: bool,
     },
+    /// Somebody makes or ends a replica of the so-manieth cluster, counted round.
+    ByHand {
+        cluster: usize,
+        replica: String,
+        ended: bool,
+    },
 }
 
 /// What becomes of whoever walks into an ambush.
@@ -200,6 +209,9 @@ impl fmt::Display for Deed {
             Deed::Ambush { step, skip, then } => write!(f, "an ambush {} (after {skip}): {then:?}", step.name()),
             Deed::DiskRoom { node, bytes: Some(bytes) } => write!(f, "disk of {} has room for {bytes} bytes", n(node)),
             Deed::DiskRoom { node, bytes: None } => write!(f, "disk of {} has room again", n(node)),
+            Deed::ByHand { cluster, replica, ended } => {
+                write!(f, "somebody {} {replica} of cluster {cluster}", if *ended { "ends" } else { "makes" })
+            }
             Deed::BackendReachable { reachable } => {
                 write!(f, "backend {}", if *reachable { "is back" } else { "is gone" })
             }
@@ -227,6 +239,7 @@ pub fn schedule(plan: &Plan) -> Vec<(Duration, Deed)> {
             | Family::DiskFull => disks::schedule(&mut chances, *family),
             Family::Ambush => ambush::schedule(&mut chances),
             Family::Membership | Family::BitFlip => members::schedule(&mut chances, *family),
+            Family::ByHand => by_hand::schedule(&mut chances),
             Family::BackendDown => {
                 let mut at = chances.start();
                 while at < chances.end() {

@@ -11,6 +11,8 @@
 //! | where an executor is with an action | [`Seen::Step`] |
 //! | what users asked and were told | [`Seen::Asked`], [`Seen::Answered`]; a watch: [`Seen::Watched`] |
 //! | who leads, by its own account; by the log | [`Seen::Elected`]; `Event::LeaderAnnounced` in [`Seen::Applied`] |
+//! | what a node's log had promised, and what was left of it after a restart | [`Seen::Promised`], [`Seen::Recovered`] |
+//! | what the journals hold, once everything is over | [`Seen::Journal`] |
 //! | processes that came and went | [`Seen::Started`], [`Seen::Ended`]; kills are [`Seen::Deed`]s |
 //! | which part of the run it is | [`Seen::Phase`] |
 //! | what the seed decided | [`Plan`], given when the invariant is made |
@@ -22,11 +24,26 @@
 //! says at once what is wrong, in a sentence that names the index, action or tag; it must not panic.
 
 mod acknowledged;
+mod bounded;
+mod brakes;
 mod chain;
+mod claimed;
 mod elections;
+mod epochs;
+mod fenced;
 pub(crate) mod heals;
+mod lease;
+mod linearizable;
+mod managed_only;
+mod names;
 mod one_effect;
 mod one_outcome;
+mod opens;
+mod outcomes;
+mod replay;
+mod switches;
+mod time;
+mod watches;
 
 use std::time::Duration;
 
@@ -54,6 +71,21 @@ pub fn all(plan: &Plan) -> Vec<Box<dyn Invariant>> {
         Box::new(acknowledged::Acknowledged::default()),
         Box::new(one_outcome::OneOutcome::default()),
         Box::new(one_effect::OneEffect::default()),
+        Box::new(epochs::Epochs::default()),
+        Box::new(claimed::Claimed::default()),
+        Box::new(outcomes::Outcomes::default()),
+        Box::new(lease::Lease::default()),
+        Box::new(fenced::Fenced::new(plan)),
+        Box::new(switches::Switches::default()),
+        Box::new(names::Names::default()),
+        Box::new(managed_only::ManagedOnly::default()),
+        Box::new(brakes::Brakes::default()),
+        Box::new(linearizable::Linearizable::default()),
+        Box::new(watches::Watches::default()),
+        Box::new(time::LogicalTime::default()),
+        Box::new(opens::Opens::default()),
+        Box::new(replay::Replay::default()),
+        Box::new(bounded::Bounded::default()),
         Box::new(elections::Elections::new(plan)),
         Box::new(heals::Heals::new(plan)),
     ]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use loadline_executor::{Backends, Step, Witness};
-use loadline_log::{JournalRecord, Threading};
+use loadline_log::{JournalRecord, Threading, WalState};
 use loadline_raft_node::NodeObserver;
 use loadline_server::{Listeners, ServerConfig, World as ServerWorld, serve_in};
 use loadline_state_machine::{self as state_machine, ActionId, Hash, LogIndex, State};
@@ -17,7 +17,7 @@ use super::disk::MachineDisk;
 use super::net::{PORT, Port, Silent, SimulatedDial};
 use crate::faults::Then;
 use crate::plan::Plan;
-use crate::record::{Applied, Place, Record, Seen};
+use crate::record::{Applied, Place, Promise, Record, Seen};
 
 /// A machine. Clones are the same.
 #[derive(Debug, Clone)]
@@ -109,7 +109,7 @@ impl Machine {
         let why = match Port::bind().await {
             Err(error) => format!("cannot listen: {error}"),
             Ok(port) => {
-                let onlooker = Arc::new(Onlooker { node, life, record: record.clone() });
+                let onlooker = Arc::new(Onlooker { node, life, record: record.clone(), promised: Mutex::default() });
                 let disk = self.disk();
                 let world = ServerWorld {
                     disk: Arc::new(disk.model.reopen()),
@@ -156,6 +156,11 @@ struct Onlooker {
     node: Place,
     life: u64,
     record: Record,
+    promised: Mutex<Option<Promise>>,
+}
+
+fn promise(state: &WalState) -> Promise {
+    Promise { vote: state.vote.map(|vote| (vote.term, vote.committed)) }
 }
 
 impl NodeObserver for Onlooker {
@@ -171,6 +176,19 @@ impl NodeObserver for Onlooker {
             events: applied.events.clone(),
             state: state.clone(),
         })));
+    }
+
+    fn recovered(&self, state: &WalState) {
+        self.record.see(Seen::Recovered { node: self.node, promise: promise(state) });
+    }
+
+    fn promised(&self, state: &WalState) {
+        let promise = promise(state);
+        let mut before = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
+        // Only what is news: every batch promises something.
+        if before.replace(promise) != Some(promise) {
+            self.record.see(Seen::Promised { node: self.node, promise });
+        }
     }
 
     fn state_replaced(&self, state: &State) {

@@ -106,6 +106,8 @@ pub struct LedgerLine {
 pub enum LedgerEvent {
     /// It was sent; whether it will arrive is another matter.
     Sent,
+    /// It arrived, and will be carried out.
+    Accepted,
     RefusedEpoch,
     RefusedForNow,
     OtherParameters,
@@ -113,6 +115,8 @@ pub enum LedgerEvent {
     Repeated,
     /// It was carried out.
     Effect,
+    /// Somebody asked what came of it, and was told.
+    ReadBack,
 }
 
 type Hook = Arc<dyn Fn(&Order) + Send + Sync>;
@@ -363,7 +367,8 @@ impl Backend for Scripted {
     fn find<'a>(&'a self, order: &'a Order) -> Answering<'a, Found> {
         Box::pin(async move {
             let as_of = self.read().await?;
-            let place = self.now();
+            let mut place = self.now();
+            place.write(Instant::now(), order, LedgerEvent::ReadBack);
             let known = place.known.get(&order.key).filter(|known| known.arrived_at <= as_of);
             let Some(known) = known else { return Ok(Found::NotSeen) };
             if known.parameters != order.parameters {

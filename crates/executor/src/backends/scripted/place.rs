@@ -117,6 +117,7 @@ impl Place {
             self.answers.insert(number, Err(CallError::Refused { retryable: true, reason }));
             return;
         }
+        self.write(at, &order, LedgerEvent::Accepted);
         let due = at + fate.takes;
         let known = Known { parameters: order.parameters, arrived_at: at, due, waiting: vec![number], result: None };
         self.known.insert(order.key.clone(), known);

@@ -1,0 +1,113 @@
+//! What is recorded about a call is true: what is said to have failed was not done, what is said to have succeeded was; and
+//! what may have been done is read back before it is sent again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use loadline_executor::backends::scripted::LedgerEvent;
+use loadline_state_machine::{ActionStatus, Event};
+
+use super::{Agreed, Invariant};
+use crate::record::{Seen, Sighting};
+
+/// Lines of the ledger come no later than this.
+const LEDGER_LATE: Duration = Duration::from_millis(50);
+
+#[derive(Debug, Default)]
+pub(super) struct Outcomes {
+    log: Agreed,
+    /// By key: the attempt whose order was carried out.
+    effects: BTreeMap<String, u32>,
+    /// By key: up to which attempt it is said to have failed.
+    failed: BTreeMap<String, u32>,
+    /// By key: the index at which it is said to have succeeded, and when that was.
+    succeeded: BTreeMap<String, (u64, Duration)>,
+    now: Duration,
+    in_flight: BTreeSet<String>,
+    /// Attempts that were claimed when the one before was still out: to be sent only after it was read back.
+    resent: BTreeSet<(String, u32)>,
+    /// Keys that were read back since they were sent last.
+    read_back: BTreeSet<String>,
+}
+
+impl Outcomes {
+    fn fails(&mut self, key: String, attempt: u32) -> Result<(), String> {
+        self.in_flight.remove(&key);
+        if let Some(done) = self.effects.get(&key).filter(|done| **done <= attempt) {
+            return Err(format!(
+                "attempt {attempt} of {key} is said to have failed, and attempt {done} was carried out"
+            ));
+        }
+        self.failed.insert(key, attempt);
+        Ok(())
+    }
+}
+
+impl Invariant for Outcomes {
+    fn name(&self) -> &'static str {
+        "outcomes"
+    }
+
+    fn see(&mut self, sighting: &Sighting) -> Result<(), String> {
+        self.now = sighting.at;
+        if let Some(applied) = self.log.first(sighting) {
+            for event in &applied.events {
+                match event {
+                    Event::ActionClaimed { action } => {
+                        let key = action.key();
+                        if !self.in_flight.insert(key.clone()) {
+                            self.resent.insert((key, action.attempt));
+                        }
+                    }
+                    Event::ActionReturned { action } => self.fails(action.key(), action.attempt)?,
+                    Event::ActionSettled { action, .. } => match action.status {
+                        ActionStatus::Failed | ActionStatus::DeadLettered => {
+                            self.fails(action.key(), action.attempt)?;
+                        }
+                        ActionStatus::Succeeded => {
+                            self.in_flight.remove(&action.key());
+                            self.succeeded.insert(action.key(), (applied.index.0, sighting.at));
+                        }
+                        _ => {}
+                    },
+                    _ => {}
+                }
+            }
+        }
+        let Seen::Ledger(line) = &sighting.what else { return Ok(()) };
+        match line.event {
+            LedgerEvent::ReadBack => drop(self.read_back.insert(line.key.clone())),
+            LedgerEvent::Sent => {
+                let known = self.read_back.remove(&line.key);
+                if !known && self.resent.contains(&(line.key.clone(), line.attempt)) {
+                    return Err(format!(
+                        "attempt {} of {} ({}) was sent, and nobody had read back what came of the one before",
+                        line.attempt, line.key, line.call
+                    ));
+                }
+            }
+            LedgerEvent::Effect => {
+                if let Some(failed) = self.failed.get(&line.key).filter(|failed| **failed >= line.attempt) {
+                    return Err(format!(
+                        "attempt {} of {} was carried out, and attempt {failed} is said to have failed",
+                        line.attempt, line.key
+                    ));
+                }
+                self.effects.entry(line.key.clone()).or_insert(line.attempt);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), String> {
+        // The very last lines of the ledger may not have been read.
+        let due = |at: Duration| at + LEDGER_LATE < self.now;
+        match self.succeeded.iter().find(|(key, (_, at))| due(*at) && !self.effects.contains_key(*key)) {
+            Some((key, (index, _))) => {
+                Err(format!("at {index} {key} is said to have succeeded, and was never carried out"))
+            }
+            None => Ok(()),
+        }
+    }
+}
