@@ -84,7 +84,8 @@ impl History {
     pub fn replay(&self, mut tell: impl FnMut(u64)) -> Result<Replayed, ReplayError> {
         let (parts, coming) = sync_channel::<Part>(PARTS_AHEAD);
         std::thread::scope(|scope| {
-            scope.spawn(|| self.read_into(parts));
+            // The sender goes with the thread, which ends the other side.
+            scope.spawn(move || self.read_into(&parts));
             apply_all(coming, &mut tell)
         })
     }
@@ -98,7 +99,7 @@ impl History {
         Ok(all)
     }
 
-    fn read_into(&self, parts: SyncSender<Part>) {
+    fn read_into(&self, parts: &SyncSender<Part>) {
         let mut next = 1;
         loop {
             let part = match self.part(next) {

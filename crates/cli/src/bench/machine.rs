@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Machine {
     cpu: Option<String>,
     cores: usize,

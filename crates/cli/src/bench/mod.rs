@@ -38,7 +38,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use self::rows::Suite;
+use self::rows::{Row, Suite};
 use self::scale::Scale;
 use self::signals::Mix;
 use self::stage::{Stage, StageArgs};
@@ -181,7 +181,8 @@ pub(crate) fn run(what: &Bench, format: Format, console: &mut Console) -> Result
             None => console.warn("a plot needs `write` with at least two numbers of clients; none was drawn"),
         }
     }
-    console.data(&suite.shown(format)?)
+    console.data(&suite.shown(format)?)?;
+    if suite.missing.is_empty() { Ok(()) } else { Err(Failed::new(Exit::Failure, suite.missing.join("\n  "))) }
 }
 
 /// As many threads as a busy caller of either side would have.
@@ -201,18 +202,33 @@ async fn whole(what: &Bench, args: &StageArgs, console: &mut Console) -> Result<
         Bench::Read(args) => read::measure(&args.clients(&READ_CLIENTS), &mut stage).await?,
         Bench::Replay(_) => replay::measure(&mut stage).await?,
         Bench::Scale(args) => scale::measure(&args.scale, &mut stage).await?,
-        Bench::All(args) => {
-            let mut rows = write::measure(&WRITE_CLIENTS, &mut stage).await?;
-            rows.extend(signals::measure(&args.mix, &mut stage).await?);
-            rows.extend(react::measure(args.samples, &mut stage).await?);
-            rows.extend(read::measure(&READ_CLIENTS, &mut stage).await?);
-            rows.extend(replay::measure(&mut stage).await?);
-            rows.extend(failover::measure(args.kills, &mut stage).await?);
-            rows.extend(scale::measure(&args.scale, &mut stage).await?);
-            rows
-        }
+        Bench::All(args) => all(args, &mut stage).await?,
     };
-    Ok(stage.end(rows))
+    Ok(stage.end(&rows))
+}
+
+/// One after the other. What was measured is written down after each, and one that fails does not take the others with it.
+async fn all(args: &AllArgs, stage: &mut Stage<'_>) -> Result<Vec<Row>, Failed> {
+    let mut rows = Vec::new();
+    for part in ["write", "signals", "react", "read", "replay", "failover", "scale"] {
+        let measured = match part {
+            "write" => write::measure(&WRITE_CLIENTS, stage).await,
+            "signals" => signals::measure(&args.mix, stage).await,
+            "react" => react::measure(args.samples, stage).await,
+            "read" => read::measure(&READ_CLIENTS, stage).await,
+            "replay" => replay::measure(stage).await,
+            "failover" => failover::measure(args.kills, stage).await,
+            _ => scale::measure(&args.scale, stage).await,
+        };
+        match measured {
+            Ok(measured) => rows.extend(measured),
+            Err(failed) => stage.missing.push(format!("{part} was not measured: {}", failed.message)),
+        }
+        if let Some(path) = &args.stage.json {
+            write_file(path, &stage.so_far(&rows).shown(Format::Json)?)?;
+        }
+    }
+    Ok(rows)
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), Failed> {

@@ -12,6 +12,9 @@ pub(super) struct Suite {
     pub(super) machine: Machine,
     pub(super) baseline: Baseline,
     pub(super) rows: Vec<Row>,
+    /// What could not be measured, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) missing: Vec<String>,
 }
 
 impl Suite {

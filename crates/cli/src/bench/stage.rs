@@ -58,6 +58,8 @@ pub(super) struct Stage<'a> {
     pub(super) console: &'a mut Console,
     pub(super) etcd: Option<Etcd>,
     pub(super) yardstick: Yardstick,
+    /// What could not be measured, and why.
+    pub(super) missing: Vec<String>,
     machine: Machine,
     progress: ProgressBar,
     folder: TempDir,
@@ -90,7 +92,7 @@ impl<'a> Stage<'a> {
             }
         };
         let yardstick = Yardstick::new(folder.path(), LOGGED_BYTES).await?;
-        Ok(Stage { args: args.clone(), console, etcd, yardstick, machine, progress, folder })
+        Ok(Stage { args: args.clone(), console, etcd, yardstick, missing: Vec::new(), machine, progress, folder })
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -115,10 +117,15 @@ impl<'a> Stage<'a> {
         self.yardstick.baseline(self.etcd.as_ref().map(|etcd| etcd.version.clone()))
     }
 
-    pub(super) fn end(self, rows: Vec<Row>) -> Suite {
+    /// The result if it ended here.
+    pub(super) fn so_far(&self, rows: &[Row]) -> Suite {
+        let (machine, baseline) = (self.machine.clone(), self.baseline());
+        Suite { machine, baseline, rows: rows.to_vec(), missing: self.missing.clone() }
+    }
+
+    pub(super) fn end(self, rows: &[Row]) -> Suite {
         self.progress.finish_and_clear();
-        let baseline = self.baseline();
-        Suite { machine: self.machine, baseline, rows }
+        self.so_far(rows)
     }
 }
 
