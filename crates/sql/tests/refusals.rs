@@ -106,6 +106,21 @@ fn a_transaction_is_one_entry_and_all_or_nothing() {
 }
 
 #[test]
+fn what_a_transaction_creates_is_told_apart_within_it() {
+    let mut world = World::with_clusters(&[]);
+    world.run(
+        "BEGIN;
+         CREATE CLUSTER a;
+         CREATE CLUSTER b;
+         CREATE SCALING STRATEGY FOR CLUSTER b TYPE BURST WITH (BURST_SIZE = '1');
+         DROP CLUSTER a;
+         ALTER SCALING STRATEGY FOR CLUSTER b TYPE BURST UPDATE (BURST_SIZE = '2');
+         COMMIT;",
+    );
+    assert_eq!((world.state.cluster_count(), world.state.strategy_count()), (1, 1));
+}
+
+#[test]
 fn a_mistake_in_a_transaction_is_told_at_once() {
     let mut world = World::with_clusters(&[]);
     world.run("BEGIN; CREATE CLUSTER a;");

@@ -13,6 +13,7 @@ use crate::error::SqlError;
 #[derive(Clone, Debug)]
 pub struct Transaction {
     actor: Actor,
+    begun: State,
     /// As if everything so far had been done.
     seen: State,
     changes: Vec<Change>,
@@ -21,7 +22,7 @@ pub struct Transaction {
 impl Transaction {
     /// `state` is what the transaction sees for as long as it lasts, beside its own changes.
     pub fn begin(actor: Actor, state: State) -> Self {
-        Self { actor, seen: state, changes: Vec::new() }
+        Self { actor, begun: state.clone(), seen: state, changes: Vec::new() }
     }
 
     /// What a query sees that is asked now.
@@ -38,12 +39,16 @@ impl Transaction {
         if change.commands.is_empty() {
             return Ok(Vec::new());
         }
-        let request = Request { actor: self.actor.clone(), request_id: None, commands: change.commands.clone() };
-        let (seen, done) =
-            rehearse_fork(&self.seen, &request, now).map_err(|refused| change.refused(&refused.rejection))?;
+        // From the beginning, as it will be decided in the end: what is created gets its id by its place in the whole.
+        let mut commands = self.commands();
+        let before = commands.len();
+        commands.extend(change.commands.iter().cloned());
+        let request = Request { actor: self.actor.clone(), request_id: None, commands };
+        let (seen, mut done) =
+            rehearse_fork(&self.begun, &request, now).map_err(|refused| change.refused(&refused.rejection))?;
         self.seen = seen;
         self.changes.push(change);
-        Ok(done)
+        Ok(done.split_off(before))
     }
 
     /// What is to be recorded.
