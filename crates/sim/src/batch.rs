@@ -37,8 +37,11 @@ impl Tally {
 pub enum Until {
     TheEnd,
     FirstFailure,
-    /// No new seed is begun after so long.
-    Elapsed(Duration),
+    /// No new seed is begun after so long, once so many have been.
+    Elapsed {
+        most: Duration,
+        at_least: u64,
+    },
 }
 
 /// Runs `count` seeds from `first` on, and tells of each as it ends.
@@ -49,8 +52,11 @@ pub fn batch(first: u64, count: u64, until: Until, tell: impl Fn(&Outcome) + Syn
     let tally = Mutex::new(Tally::default());
     let end = first.saturating_add(count);
     let work = || loop {
-        let too_late = matches!(until, Until::Elapsed(most) if began.elapsed() > most);
         let seed = next.fetch_add(1, Ordering::Relaxed);
+        let too_late = match until {
+            Until::Elapsed { most, at_least } => began.elapsed() > most && seed - first >= at_least,
+            Until::TheEnd | Until::FirstFailure => false,
+        };
         if seed >= end || too_late || stop.load(Ordering::Relaxed) {
             return;
         }

@@ -37,6 +37,9 @@ enum Command {
         /// Begin no new seed after so many seconds
         #[arg(long)]
         seconds: Option<u64>,
+        /// With --seconds: but not before so many were run
+        #[arg(long, default_value_t = 1, requires = "seconds")]
+        at_least: u64,
         /// Take this protection of the product away
         #[arg(long)]
         mutant: Option<Mutant>,
@@ -83,7 +86,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Args::parse().command {
-        Command::Run { seeds, first, seconds, mutant } => run(seeds, first, seconds, mutant),
+        Command::Run { seeds, first, seconds, at_least, mutant } => {
+            let most = seconds.map(Duration::from_secs);
+            run(seeds, first, most.map_or(Until::TheEnd, |most| Until::Elapsed { most, at_least }), mutant)
+        }
         Command::Reproduce { seed, trace, mutant, log } => reproduce(seed, trace, mutant, log.as_deref()),
         Command::Plan { seed } => {
             print!("{}", Plan::of(seed));
@@ -115,11 +121,10 @@ fn failure(outcome: &Outcome, mutant: Option<Mutant>) -> Option<String> {
     ))
 }
 
-fn run(seeds: u64, first: u64, seconds: Option<u64>, mutant: Option<Mutant>) -> bool {
+fn run(seeds: u64, first: u64, until: Until, mutant: Option<Mutant>) -> bool {
     mutant.inspect(|mutant| mutant.switch_on());
     let style = ProgressStyle::with_template("{pos}/{len} seeds {wide_bar} {per_sec} {eta}");
     let progress = ProgressBar::new(seeds).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let until = seconds.map_or(Until::TheEnd, |seconds| Until::Elapsed(Duration::from_secs(seconds)));
     let tally = batch::batch(first, seeds, until, |outcome| {
         progress.inc(1);
         if let Some(line) = failure(outcome, mutant) {
