@@ -22,6 +22,10 @@ const LOOKUPS_PER_ROUND: u32 = 5_000;
 /// However little time there is: the middle one of fewer says nothing.
 const ROUNDS_MIN: usize = 3;
 
+/// For how long a new world is at work before its memory is counted: an allocator gives back what only the building needed
+/// after a second or so, and only while it is asked for something.
+const SETTLING: Duration = Duration::from_secs(3);
+
 const RATIO_MAX: f64 = 1.5;
 const EVALUATIONS_PER_S_MIN: u64 = 200_000;
 const BYTES_PER_CLUSTER_MAX: u64 = 4 * 1024;
@@ -38,7 +42,7 @@ pub(super) fn measure(clusters: &[u32], duration: Duration, console: &mut Consol
     if Machine::is_debug() {
         console.warn("this is a build for debugging, its figures mean nothing; measure with a release build");
     }
-    let mut bench = Subjects::build(&clusters, console)?;
+    let mut bench = Subjects::build(&clusters, duration, console)?;
     bench.rounds(duration, console)?;
     Ok(Report { machine, baseline: bench.baseline(), rows: bench.rows() })
 }
@@ -73,13 +77,16 @@ struct Memory {
 
 impl Subjects {
     /// The largest world comes first, when the process has nothing to give back yet: what it grows by is that world's.
-    fn build(clusters: &[u32], console: &Console) -> Result<Subjects, Failed> {
+    fn build(clusters: &[u32], duration: Duration, console: &Console) -> Result<Subjects, Failed> {
         let mut all = Vec::new();
         let mut memory = None;
         for &count in clusters.iter().rev() {
             let progress = bar(console, u64::from(count), "{spinner} building {wide_bar} {pos}/{len} clusters");
             let before = resident_bytes();
-            let world = World::build(count, |built| progress.set_position(built.into()))?;
+            let mut world = World::build(count, |built| progress.set_position(built.into()))?;
+            if memory.is_none() {
+                settle(&mut world, duration.min(SETTLING))?;
+            }
             let grown = resident_bytes().zip(before).map(|(after, before)| after.saturating_sub(before));
             progress.finish_and_clear();
             memory.get_or_insert_with(|| Memory {
@@ -172,6 +179,16 @@ impl Subjects {
 
 fn row(name: &'static str, on: &Subject, figure: Figure, against: Against, ratio: Option<f64>, goal: Goal) -> Row {
     Row { name, clusters: on.world.clusters, figure, against, ratio, met: goal.met(figure, ratio), goal }
+}
+
+/// The same work as later, not counted.
+fn settle(world: &mut World, duration: Duration) -> Result<(), Failed> {
+    let begin = Instant::now();
+    while begin.elapsed() < duration {
+        world.signals(ENTRIES_PER_ROUND)?;
+        world.idle_ticks(ENTRIES_PER_ROUND)?;
+    }
+    Ok(())
 }
 
 /// How long it takes on the average to find a name.

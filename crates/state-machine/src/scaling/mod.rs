@@ -157,7 +157,13 @@ impl ClusterRecord {
     pub(crate) fn fetch(&self) {
         let Self { signals, due, pause, scaled_at, failures, own, .. } = self;
         let mut read = due.is_some() ^ pause.is_some() ^ scaled_at.is_some() ^ (*failures > 0);
+        read ^= self.operation.is_some() ^ self.rejected.is_empty() ^ self.counted.is_empty();
+        read ^= signals.activity.is_some() ^ signals.metrics.is_empty() ^ signals.gone.is_empty();
+        read ^= self.pending_since.is_some() ^ self.failed_at.is_some();
         read ^= self.decision.as_ref().is_some_and(|kept| kept.conclusion == Conclusion::AsWanted);
+        for state in self.states.iter().flatten() {
+            read ^= state.version > 0;
+        }
         for heard in &signals.collectors {
             read ^= heard.confirmed_at.is_some();
         }
