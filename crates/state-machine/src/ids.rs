@@ -271,11 +271,15 @@ impl fmt::Display for Actor {
 
 /// The text is not an id of this type.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{text:?} is not a {what}: expected {expected}")]
+#[error("{text:?} is not {} {what}: expected {expected}", article(.what))]
 pub struct ParseIdError {
     pub what: &'static str,
     pub text: String,
     pub expected: &'static str,
+}
+
+fn article(what: &str) -> &'static str {
+    if what.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
 }
 
 impl ParseIdError {

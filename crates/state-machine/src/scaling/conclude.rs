@@ -22,6 +22,7 @@ use crate::{ActionId, ClusterId, Event, OperationId, Revision, State, Time};
 pub(crate) struct Draft {
     pub(crate) conclusion: Conclusion,
     pub(crate) brakes: Vec<Held>,
+    /// What begins, or would begin if the kill switch were on.
     begins: Vec<Planned>,
 }
 
@@ -73,11 +74,10 @@ pub(crate) fn conclude(
     let was_faulted = last.is_some_and(|last| last.conclusion == Conclusion::Faulted);
     let fault = decision.stages.iter().find(|stage| stage.reason.is_fault()).cloned();
     let decided = decision.id;
-    let planned = decision.planned.clone();
     writer.emit(Event::DecisionMade { decision: Box::new(decision) });
     match draft.conclusion {
         Conclusion::Began(operation) => begin(writer, id, operation, decided, draft.begins, approval, knobs),
-        Conclusion::Suppressed if !suppressed_before => suppress(writer, id, decided, &planned),
+        Conclusion::Suppressed if !suppressed_before => suppress(writer, id, decided, &draft.begins),
         Conclusion::Faulted => {
             if let Some(stage) = fault.filter(|_| !was_faulted) {
                 let Stage { strategy, reason, .. } = stage;
@@ -121,14 +121,15 @@ pub(crate) fn draft(
         let conclusion = if waits.is_some() { Conclusion::Held } else { Conclusion::AsWanted };
         return draft(conclusion, waits.into_iter().collect());
     }
-    if !knobs.acting {
-        return draft(Conclusion::Suppressed, held(Brake::KillSwitch));
-    }
     let allowed: Vec<Planned> =
         assessment.planned.iter().filter(|it| !record.rejected.contains(&it.step)).cloned().collect();
     let Some(first) = choose(&allowed, u64::MAX).into_iter().next() else {
         return draft(Conclusion::Held, held(Brake::Rejected));
     };
+    // After what was rejected: that would not have been executed with the switch on, either.
+    if !knobs.acting {
+        return Draft { conclusion: Conclusion::Suppressed, brakes: held(Brake::KillSwitch), begins: allowed };
+    }
     let waking = is_waking(record, &allowed);
     let brakes = brakes::check(record, knobs, now, first.step.counted_actions(), waking);
     if !brakes.held.is_empty() {

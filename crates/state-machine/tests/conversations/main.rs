@@ -145,6 +145,7 @@ conversations! {
     what_is_no_longer_wanted_is_not_done,
     what_is_not_ours_is_not_touched,
     what_somebody_else_has_dropped_is_not_dropped_again,
+    what_was_rejected_would_not_have_been_executed,
     what_was_called_for_a_dropped_cluster_is_still_settled,
     what_was_given_up_is_an_alarm_until_it_succeeds,
     while_the_feature_is_off_nothing_is_configured_and_nothing_is_decided,
