@@ -87,7 +87,7 @@ impl Sight<'_> {
             told.push(Seen::Replica {
                 name: seen.name.clone(),
                 size: seen.size.clone(),
-                incarnation: seen.incarnation.clone().filter(|it| can_be_said(it)),
+                incarnation: incarnation(seen).map(str::to_owned),
                 ready: seen.ready,
             });
         }
@@ -111,15 +111,20 @@ impl Sight<'_> {
 }
 
 fn is_same_life(known: &Replica, seen: &ObservedReplica) -> bool {
-    match (&known.incarnation, &seen.incarnation) {
+    match (&known.incarnation, incarnation(seen)) {
         (Some(known), Some(seen)) => known.as_ref() == seen,
         _ => true,
     }
 }
 
 fn differs(known: &Replica, seen: &ObservedReplica) -> bool {
-    let named_now = known.incarnation.is_none() && seen.incarnation.is_some();
+    let named_now = known.incarnation.is_none() && incarnation(seen).is_some();
     known.size.as_ref() != seen.size || known.ready != seen.ready || named_now
+}
+
+/// As far as it can be said. Else it would be news at every look, and never be known.
+fn incarnation(seen: &ObservedReplica) -> Option<&str> {
+    seen.incarnation.as_deref().filter(|it| can_be_said(it))
 }
 
 fn can_be_said(name: &str) -> bool {
