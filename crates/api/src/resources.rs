@@ -1,7 +1,7 @@
 //! From what the state machine keeps to what a caller sees. One way only: callers ask with requests, not with resources.
 
 use loadline_state_machine::{
-    Answer, ClusterView, Done, Resource, ResourceChange, RoleView, SettingView, Size, State, Time, TokenView,
+    Answer, ClusterView, Done, Resource, ResourceChange, RoleView, SettingView, Size, Standing, State, Time, TokenView,
 };
 
 use crate::{scaling, v1};
@@ -20,7 +20,7 @@ impl From<&Size> for v1::Size {
     }
 }
 
-/// `state` is where the backend of those is looked up that name none of their own.
+/// `state` is where a pause is looked up, and the backend of those that name none of their own.
 pub fn cluster(shown: &ClusterView, state: &State) -> v1::Cluster {
     let ClusterView { cluster, backend } = shown;
     let default = || state.default_backend().unwrap_or_default().to_owned();
@@ -33,6 +33,7 @@ pub fn cluster(shown: &ClusterView, state: &State) -> v1::Cluster {
         create_time_ms: millis(cluster.created_at),
         backend: backend.as_ref().map_or_else(default, ToString::to_string),
         backend_is_default: backend.is_none(),
+        pause: state.standing(cluster.id).and_then(Standing::pause).map(scaling::pause),
     }
 }
 
@@ -207,6 +208,7 @@ mod tests {
             create_time_ms: 1_700_000_000_000,
             backend: String::new(),
             backend_is_default: true,
+            pause: None,
         };
         assert_eq!(cluster(&demo(), &State::new()), nowhere);
         let state = with_default_backend("local");

@@ -228,10 +228,10 @@ mod tests {
     #[test]
     fn a_table_goes_on_under_its_header() {
         let expected = "\
-REVISION   EVENT      NAME   ID     BACKEND   CREATED
-4          existing   demo   c4.0   -         1970-01-01T00:00:01Z
-6          deleted    demo   -      -         -
-6          put        demo-2   c4.0   -         1970-01-01T00:00:01Z
+REVISION   EVENT      NAME   ID     BACKEND   CREATED                PAUSED
+4          existing   demo   c4.0   -         1970-01-01T00:00:01Z   -
+6          deleted    demo   -      -         -                      -
+6          put        demo-2   c4.0   -         1970-01-01T00:00:01Z   -
 ";
         assert_eq!(shown(Format::Table), expected);
     }
@@ -245,7 +245,7 @@ REVISION   EVENT      NAME   ID     BACKEND   CREATED
         assert_eq!(lines[2]["resource"]["name"], "demo-2");
         assert_eq!(shown(Format::Name), "clusters/demo\nclusters/demo\nclusters/demo-2\n");
         let csv = shown(Format::Csv);
-        assert_eq!(csv.lines().next(), Some("revision,event,name,id,backend,created,etag,changed"));
+        assert_eq!(csv.lines().next(), Some("revision,event,name,id,backend,created,paused,etag,changed"));
         assert_eq!(csv.lines().count(), 4);
     }
 

@@ -37,7 +37,10 @@ pub(crate) enum Spec {
         slots: Option<u32>,
         price_micros: Option<u64>,
     },
-    Cluster,
+    /// Empty: it lives wherever the setting default_backend says.
+    Cluster {
+        backend: Option<String>,
+    },
     Setting {
         value: String,
     },
@@ -63,7 +66,7 @@ impl Manifest {
     pub(crate) fn kind(&self) -> Kind {
         match self.spec {
             Spec::Size { .. } => Kind::Size,
-            Spec::Cluster => Kind::Cluster,
+            Spec::Cluster { .. } => Kind::Cluster,
             Spec::Setting { .. } => Kind::Setting,
             Spec::Strategy(_) => Kind::Strategy,
         }
@@ -82,7 +85,7 @@ impl Manifest {
         match self.spec {
             Spec::Size { .. } => 0,
             Spec::Setting { .. } => 1,
-            Spec::Cluster => 2,
+            Spec::Cluster { .. } => 2,
             Spec::Strategy(_) => 3,
         }
     }
@@ -217,7 +220,7 @@ fn manifest(place: &str, object: &Map<String, Value>) -> Result<Manifest, (Strin
     };
     let spec = match kind {
         Kind::Size => size(fields),
-        Kind::Cluster => known_keys(fields, "spec", &[]).map(|()| Spec::Cluster),
+        Kind::Cluster => cluster(fields),
         Kind::Setting => setting(fields),
         Kind::Strategy | Kind::Decision | Kind::Operation | Kind::Action => strategy::read(fields).map(Spec::Strategy),
     };
@@ -240,6 +243,20 @@ fn id(name: Option<&Value>) -> Result<(), Wrong> {
             "name",
             format!("{other} cannot be chosen: a strategy is known by spec.type and spec.target"),
         )),
+    }
+}
+
+fn cluster(spec: &Map<String, Value>) -> Result<Spec, Wrong> {
+    known_keys(spec, "spec", &["backend"])?;
+    match spec.get("backend") {
+        None | Some(Value::Null) => Ok(Spec::Cluster { backend: None }),
+        Some(Value::String(backend)) => Ok(Spec::Cluster { backend: Some(backend.clone()) }),
+        Some(other) => {
+            let message = format!(
+                "{other} is not the name of a backend; write a name of the node's configuration, or \"\" for wherever the setting default_backend says"
+            );
+            Err(Wrong::at("spec.backend", message))
+        }
     }
 }
 
@@ -279,8 +296,8 @@ fn setting(spec: &Map<String, Value>) -> Result<Spec, Wrong> {
 fn known_keys(object: &Map<String, Value>, within: &str, known: &[&str]) -> Result<(), Wrong> {
     let Some(key) = object.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
     let field = if within.is_empty() { key.clone() } else { format!("{within}.{key}") };
-    if known.is_empty() {
-        return Err(Wrong::at(field, "there is no such field; this kind has none"));
+    if let [only] = known {
+        return Err(Wrong::at(field, format!("there is no such field; the only one is {only}")));
     }
     let hint = did_you_mean(key, known.iter().copied());
     Err(Wrong::at(field, format!("there is no such field{hint} (there are {})", known.join(", "))))
@@ -308,7 +325,7 @@ spec:
     fn wanted() -> Vec<(String, Spec)> {
         vec![
             ("100cc".into(), Spec::Size { rank: None, slots: Some(1), price_micros: Some(250_000) }),
-            ("demo".into(), Spec::Cluster),
+            ("demo".into(), Spec::Cluster { backend: None }),
             ("enable_auto_scaling".into(), Spec::Setting { value: "true".into() }),
         ]
     }
@@ -350,7 +367,7 @@ spec:
         refused("kind: cluster\nname: a\n---\nkind: cluster\nname: a", "document 2, line 4: clusters/a is there twice");
         refused(
             "kind: cluster\nname: a\nspec: {size: x}",
-            "document 1 (cluster 'a'), line 3: spec.size: there is no such field; this kind has none",
+            "document 1 (cluster 'a'), line 3: spec.size: there is no such field; the only one is backend",
         );
         refused("kind: cluster\nnmae: a", "line 2: nmae: there is no such field; did you mean 'name'?");
         refused("kind: size\nname: s\nspec: {slot: 1}", "did you mean 'slots'?");

@@ -84,6 +84,11 @@ fn differences(spec: &Spec, found: Option<&ResourceView>) -> Vec<Difference> {
         let fields = found?.fields();
         fields.into_iter().find(|(name, _)| *name == field).map(|(_, value)| value)
     };
+    if let Spec::Cluster { backend: Some(wanted) } = spec {
+        // None of its own, on either side.
+        let (now, wanted) = (now("backend"), Some(wanted.clone()).filter(|name| !name.is_empty()));
+        return if now == wanted { vec![] } else { vec![("backend".to_owned(), now, wanted)] };
+    }
     wanted_fields(spec)
         .into_iter()
         .map(|(field, value)| (field.to_owned(), now(field), Some(value)))
@@ -101,7 +106,7 @@ fn wanted_fields(spec: &Spec) -> Vec<(&'static str, String)> {
         .into_iter()
         .filter_map(|(field, value)| Some((field, value?)))
         .collect(),
-        Spec::Cluster | Spec::Strategy(_) => Vec::new(),
+        Spec::Cluster { .. } | Spec::Strategy(_) => Vec::new(),
         Spec::Setting { value } => vec![("value", value.clone())],
     }
 }
@@ -119,8 +124,8 @@ fn create(wanted: &Manifest) -> change::Change {
             };
             change::Change::CreateSize(v1::CreateSizeRequest { options: None, size: Some(size) })
         }
-        Spec::Cluster => {
-            let cluster = v1::Cluster { name, ..v1::Cluster::default() };
+        Spec::Cluster { backend } => {
+            let cluster = v1::Cluster { name, backend: backend.clone().unwrap_or_default(), ..v1::Cluster::default() };
             change::Change::CreateCluster(v1::CreateClusterRequest { options: None, cluster: Some(cluster) })
         }
         // A setting is always there; one that is not known gets its refusal from the group.
@@ -140,8 +145,13 @@ fn configure(wanted: &Manifest, fields: &[Difference], etag: String) -> Option<c
             price_micros_per_hour: *price_micros,
             etag,
         })),
-        // A cluster has no fields that could differ.
-        Spec::Cluster => None,
+        Spec::Cluster { backend } => Some(change::Change::UpdateCluster(v1::UpdateClusterRequest {
+            options: None,
+            name,
+            new_name: None,
+            backend: Some(backend.clone()?),
+            etag,
+        })),
         Spec::Setting { value } => Some(set(name, value.clone(), etag)),
         Spec::Strategy(strategy) => Some(strategy.configure(fields, etag)),
     }
@@ -184,6 +194,36 @@ mod tests {
         let name = Some("sizes/100cc".to_owned());
         let expected = Step { name, about: None, change: Change::Unchanged, fields: Vec::new(), request: None };
         assert_eq!(plan(&wanted(), Some(&size_there(1))), expected);
+    }
+
+    #[test]
+    fn a_cluster_moves_where_the_file_says_and_stays_where_it_says_nothing() {
+        let there = |backend: &str, backend_is_default| {
+            let (name, etag, backend) = ("demo".to_owned(), "7.0".to_owned(), backend.to_owned());
+            let cluster = v1::Cluster { name, etag, backend, backend_is_default, ..v1::Cluster::default() };
+            Found::Resource(ResourceView::Cluster(cluster.into()))
+        };
+        let moved = |spec: &str, found: &Found| {
+            let wanted = parse(&format!("kind: cluster\nname: demo\nspec: {spec}")).expect("a manifest").remove(0);
+            match plan(&wanted, Some(found)).request {
+                Some(change::Change::UpdateCluster(update)) => Some((update.backend, update.etag)),
+                None => None,
+                other => panic!("{other:?}"),
+            }
+        };
+        let to = |backend: &str| Some((Some(backend.to_owned()), "7.0".to_owned()));
+        assert_eq!(moved("{}", &there("remote", false)), None);
+        assert_eq!(moved("{backend: remote}", &there("remote", false)), None);
+        assert_eq!(moved("{backend: local}", &there("remote", false)), to("local"));
+        // It lives there because of the setting, and is to live there whatever the setting says.
+        assert_eq!(moved("{backend: local}", &there("local", true)), to("local"));
+        assert_eq!(moved("{backend: ''}", &there("remote", false)), to(""));
+        assert_eq!(moved("{backend: ''}", &there("local", true)), None);
+        let wanted = parse("kind: cluster\nname: demo\nspec: {backend: local}").expect("a manifest").remove(0);
+        let Some(change::Change::CreateCluster(create)) = plan(&wanted, None).request else { panic!("not created") };
+        assert_eq!(create.cluster.map(|it| it.backend).as_deref(), Some("local"));
+        let wrong = parse("kind: cluster\nname: demo\nspec: {backend: [local]}").expect_err("not a name");
+        assert!(wrong.message.contains("spec.backend: [\"local\"] is not the name of a backend"), "{}", wrong.message);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! As objects they have the form of a manifest (`kind`, `name`, `spec`), so that what `get -o yaml` prints can be
 //! edited and given to `apply -f`. What the system adds stands in `metadata`, which `apply` leaves alone.
 
+use std::fmt;
+
 use loadline_client::v1::{self, resource};
 use serde::Serialize;
 
@@ -48,7 +50,11 @@ pub(crate) struct ClusterView {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct ClusterSpec {}
+pub(crate) struct ClusterSpec {
+    /// Only where it names one itself: what `apply` of this file would say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) backend: Option<String>,
+}
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct SettingView {
@@ -78,11 +84,42 @@ struct Metadata {
     #[serde(skip_serializing_if = "Option::is_none")]
     backend_is_default: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pause: Option<PauseView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     default_value: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     is_default: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
+}
+
+/// Held by hand.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct PauseView {
+    reason: String,
+    since: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expire_time: Option<String>,
+}
+
+impl From<v1::Pause> for PauseView {
+    fn from(pause: v1::Pause) -> PauseView {
+        PauseView {
+            reason: pause.reason,
+            since: show_time(pause.since_ms),
+            expire_time: (pause.expire_time_ms > 0).then(|| show_time(pause.expire_time_ms)),
+        }
+    }
+}
+
+impl fmt::Display for PauseView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.expire_time {
+            Some(until) => write!(f, "until {until}")?,
+            None => f.write_str("until resumed")?,
+        }
+        if self.reason.is_empty() { Ok(()) } else { write!(f, ": {}", self.reason) }
+    }
 }
 
 impl ResourceView {
@@ -157,7 +194,9 @@ impl ResourceView {
                 ("slots", view.spec.slots.to_string()),
                 ("price", view.spec.price.clone()),
             ],
-            ResourceView::Cluster(_) => Vec::new(),
+            ResourceView::Cluster(view) => {
+                view.spec.backend.iter().map(|backend| ("backend", backend.clone())).collect()
+            }
             ResourceView::Setting(view) => vec![("value", view.spec.value.clone())],
             ResourceView::Strategy(_) => vec![("state", self.cells().swap_remove(3))],
             ResourceView::Action(_) => vec![("status", self.cells().swap_remove(5))],
@@ -194,6 +233,7 @@ impl ResourceView {
             ("Description", metadata.description.clone().unwrap_or_default()),
             ("Backend", metadata.backend.clone().unwrap_or_default()),
             ("By default", metadata.backend_is_default.map(|yes| yes.to_string()).unwrap_or_default()),
+            ("Paused", metadata.pause.as_ref().map(ToString::to_string).unwrap_or_default()),
             ("Id", metadata.id.clone().unwrap_or_default()),
             ("Created", metadata.create_time.clone().unwrap_or_default()),
             ("Created at revision", number(metadata.create_revision)),
@@ -225,7 +265,7 @@ impl From<v1::Cluster> for ClusterView {
         ClusterView {
             kind: "cluster",
             name: cluster.name,
-            spec: ClusterSpec {},
+            spec: ClusterSpec { backend: Some(cluster.backend.clone()).filter(|_| !cluster.backend_is_default) },
             metadata: Metadata {
                 id: Some(cluster.id),
                 etag: cluster.etag,
@@ -235,6 +275,7 @@ impl From<v1::Cluster> for ClusterView {
                 // Not of the cluster itself: it changes with the setting.
                 backend_is_default: Some(cluster.backend_is_default).filter(|_| !cluster.backend.is_empty()),
                 backend: Some(cluster.backend).filter(|backend| !backend.is_empty()),
+                pause: cluster.pause.map(PauseView::from),
                 ..Metadata::default()
             },
         }
@@ -293,6 +334,7 @@ impl View for ClusterView {
         Column::always("ID"),
         Column::always("BACKEND"),
         Column::always("CREATED"),
+        Column::always("PAUSED"),
         Column::wide("ETAG"),
         Column::wide("CHANGED"),
     ];
@@ -303,6 +345,7 @@ impl View for ClusterView {
             self.metadata.id.clone().unwrap_or_default(),
             self.metadata.backend.clone().unwrap_or_default(),
             self.metadata.create_time.clone().unwrap_or_default(),
+            self.metadata.pause.as_ref().map(ToString::to_string).unwrap_or_default(),
             self.metadata.etag.clone(),
             self.metadata.update_revision.to_string(),
         ]

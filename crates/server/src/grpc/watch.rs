@@ -15,7 +15,7 @@ use loadline_api::v1::{Changes, ResourceChange, Snapshot, WatchRequest, WatchRes
 use loadline_api::{fields, millis, resource, resource_change, size_of};
 use loadline_mutants::Mutant;
 use loadline_raft_node::{Consistency, Feed, Happened, Node};
-use loadline_state_machine::{LogIndex, ResourceKind, ResourceName, State, resource_changes};
+use loadline_state_machine::{self as domain, Event, LogIndex, ResourceKind, ResourceName, State, resource_changes};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_stream::Stream;
@@ -226,13 +226,14 @@ impl Watching {
     }
 
     fn wanted_of(&self, happened: &Happened) -> Vec<ResourceChange> {
+        // What is stored knows clusters by id; the names are those of now.
+        let state = self.node.latest();
         let mut changes = resource_changes(&happened.events);
+        changes.extend(shown_anew(&happened.events, &state));
         changes.retain(|change| self.wanted.matches(&change.name));
         if changes.is_empty() {
             return Vec::new();
         }
-        // What is stored knows clusters by id; the names are those of now.
-        let state = self.node.latest();
         let mut told: Vec<ResourceChange> = changes.iter().map(|change| resource_change(change, &state)).collect();
         name_nodes(&self.node, told.iter_mut().filter_map(|change| change.resource.as_mut()));
         told
@@ -272,6 +273,29 @@ impl Watching {
             }
         }
     }
+}
+
+/// Clusters that look different now though no event is about what they are: those that were paused or resumed, and with
+/// another `default_backend` all that name no backend of their own.
+fn shown_anew(events: &[Event], state: &State) -> Vec<domain::ResourceChange> {
+    let mut anew = Vec::new();
+    for event in events {
+        match event {
+            Event::ClusterPaused { cluster, .. } | Event::ClusterResumed { cluster, .. } => {
+                anew.extend(state.cluster_by_id(*cluster).map(|cluster| state.cluster_view(cluster)));
+            }
+            Event::SettingSet { name, .. } | Event::SettingReset { name, .. } if name == "default_backend" => {
+                let views = state.clusters_after(None).map(|cluster| state.cluster_view(cluster));
+                anew.extend(views.filter(|view| view.backend.is_none()));
+            }
+            _ => {}
+        }
+    }
+    let put = |view| {
+        let resource = domain::Resource::Cluster(view);
+        domain::ResourceChange { name: resource.name(), resource: Some(resource) }
+    };
+    anew.into_iter().map(put).collect()
 }
 
 /// What a watcher with no revision is told first, in parts.

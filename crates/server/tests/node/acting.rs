@@ -34,10 +34,14 @@ async fn with_backend() -> (Node, Scripted) {
 /// A cluster that wants one replica.
 async fn create_demo(node: &Node, name: &str) {
     node.admin().create_cluster(create_cluster(name)).await.unwrap();
+    create_strategy(node, name, &[("SIZE", "100cc")]).await;
+}
+
+async fn create_strategy(node: &Node, cluster: &str, given: &[(&str, &str)]) {
     let strategy = v1::Strategy {
         r#type: "target_size".to_owned(),
-        target: Some(v1::StrategyTarget { target: Some(Target::Cluster(name.to_owned())) }),
-        options: [("SIZE".to_owned(), "100cc".to_owned())].into(),
+        target: Some(v1::StrategyTarget { target: Some(Target::Cluster(cluster.to_owned())) }),
+        options: given.iter().map(|(option, value)| ((*option).to_owned(), (*value).to_owned())).collect(),
         ..v1::Strategy::default()
     };
     let request = v1::CreateStrategyRequest { options: options(), strategy: Some(strategy), allow_existing: false };
@@ -134,4 +138,37 @@ async fn without_a_backend_a_node_decides_and_calls_nobody() {
     )
     .await;
     assert_eq!(backend.effects().len(), 0, "it was called");
+}
+
+/// A strategy that waits for its cooldown, and a cluster that has used up its rate, count once for each decision that says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cooldown_and_the_rate_limit_show_in_the_figures_when_they_hold_something() {
+    let (node, backend) = with_backend().await;
+    let mut admin = node.admin();
+    admin.set_setting(set("auto_scaling_cluster_cooldown", "0s")).await.unwrap();
+    admin.set_setting(set("auto_scaling_rate_limit", "1")).await.unwrap();
+    let is_there = async |name: &str| {
+        let asked = v1::ExplainRequest { name: format!("clusters/{name}"), consistency: 0 };
+        let answer = ScalingClient::new(node.channel.clone()).explain(asked).await.unwrap().into_inner();
+        answer.decision.is_some_and(|decision| decision.conclusion.unwrap_or_default().code == "AS_WANTED")
+    };
+    for (name, cooldown, expected) in [
+        ("resting", "1h", "loadline_auto_scaling_cooldown_skips_total{strategy=\"target_size\"} 1".to_owned()),
+        ("busy", "0s", "loadline_auto_scaling_rate_limit_hits_total{cluster_id=\"ID\"} 1".to_owned()),
+    ] {
+        let created = admin.create_cluster(create_cluster(name)).await.unwrap().into_inner();
+        let Some(v1::resource::Resource::Cluster(cluster)) =
+            created.results.into_iter().next().and_then(|it| it.resource?.resource)
+        else {
+            panic!("not a cluster")
+        };
+        let expected = expected.replace("ID", &cluster.id);
+        create_strategy(&node, name, &[("SIZE", "100cc"), ("COOLDOWN", cooldown)]).await;
+        eventually("its replica is there", async || is_there(name).await).await;
+        assert!(!figures(&node).await.contains(expected.split('{').next().unwrap()), "nothing was held yet");
+        // Somebody takes it away, and it is wanted again too soon.
+        backend.remove_replica(cluster.id.parse().unwrap(), "r1_auto");
+        until_shown(&node, &[&expected]).await;
+    }
+    assert_eq!(backend.effects().len(), 2, "what was held was not called: {:?}", backend.effects());
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use loadline_api::v1::scaling_client::ScalingClient;
 use loadline_api::v1::watch_response::Body;
 use loadline_api::v1::{self, TransactRequest, WatchRequest, WatchResponse, change::Change};
 use tonic::{Code, Streaming};
@@ -96,6 +97,50 @@ async fn a_watch_tells_what_is_there_then_every_change_and_only_what_was_asked_f
     assert_eq!(next_changes(&mut resumed).await, told(gone, &["-clusters/b"]));
     let mut from_the_beginning = open(&node, clusters(1)).await;
     assert_eq!(next_changes(&mut from_the_beginning).await.1, ["+clusters/a"]);
+}
+
+/// Neither is an event about the cluster itself, and both change what a listing shows of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_and_another_default_backend_are_told_with_the_clusters_that_they_change() {
+    let node = Node::alone().await;
+    let mut admin = node.admin();
+    let mut scaling = ScalingClient::new(node.channel.clone());
+    admin.set_setting(set("enable_auto_scaling", "true")).await.unwrap();
+    admin.create_cluster(create_cluster("a")).await.unwrap();
+    let placed = v1::Cluster { name: "b".to_owned(), backend: "own".to_owned(), ..v1::Cluster::default() };
+    admin.create_cluster(v1::CreateClusterRequest { options: options(), cluster: Some(placed) }).await.unwrap();
+    let mut stream = open(&node, clusters(0)).await;
+    assert_eq!(snapshot(&mut stream).await.2, 2);
+    let mut told = async || match next(&mut stream).await.body {
+        Some(Body::Changes(changes)) => {
+            let cluster = |change: v1::ResourceChange| match change.resource.and_then(|it| it.resource) {
+                Some(v1::resource::Resource::Cluster(cluster)) => cluster,
+                other => panic!("not a cluster: {other:?}"),
+            };
+            changes.changes.into_iter().map(cluster).collect::<Vec<_>>()
+        }
+        other => panic!("{other:?}"),
+    };
+
+    admin.set_setting(set("default_backend", "elsewhere")).await.unwrap();
+    let moved = told().await;
+    assert_eq!(moved.len(), 1, "one names a backend of its own: {moved:?}");
+    assert_eq!((moved[0].name.as_str(), moved[0].backend.as_str()), ("a", "elsewhere"));
+
+    let pause = v1::PauseClusterRequest {
+        options: options(),
+        cluster: "b".to_owned(),
+        reason: "maintenance".to_owned(),
+        expires_in_ms: 3_600_000,
+    };
+    scaling.pause_cluster(pause).await.unwrap();
+    let paused = told().await.remove(0);
+    let (name, pause) = (paused.name, paused.pause.expect("it is paused"));
+    assert_eq!((name.as_str(), pause.reason.as_str()), ("b", "maintenance"));
+    assert_eq!(pause.expire_time_ms - pause.since_ms, 3_600_000);
+    let resume = v1::ResumeClusterRequest { options: options(), cluster: "b".to_owned() };
+    scaling.resume_cluster(resume).await.unwrap();
+    assert_eq!(told().await.remove(0).pause, None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
