@@ -72,9 +72,7 @@ fn illegible(incarnation: Option<String>) -> Option<String> {
 
 fn illegible_report(report: Report) -> Report {
     match report {
-        Report::Created { incarnation } => {
-            Report::Created { incarnation: illegible(incarnation.map(|it| it.to_string())).map(Into::into) }
-        }
+        Report::Created { incarnation } => Report::Created { incarnation: illegible(incarnation) },
         other => other,
     }
 }
