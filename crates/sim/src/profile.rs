@@ -1,6 +1,7 @@
 //! How the group is set up in one run: which brakes it has, and how much of its clusters it may touch.
 //!
-//! Brakes that are short let much happen; long ones are what a new leader could forget. So seeds have either.
+//! Brakes that are short let much happen; long ones are what a new leader could forget. So seeds have either. And users who do
+//! a bit of everything seldom do the one thing twice that hurts, so in some seeds they have a habit.
 
 use crate::dice::Dice;
 
@@ -12,6 +13,9 @@ pub struct Profile {
     pub rate_window: &'static str,
     /// Of the strategies, so many may touch only what is managed.
     pub managed_percent: u64,
+    /// What users do more often than anything else, as a number that they could have thrown (see `workload`): resize, drop
+    /// with everything, flip the kill switch, or read.
+    pub habit: Option<u64>,
 }
 
 impl Profile {
@@ -23,6 +27,7 @@ impl Profile {
             rate_limit: one_of(&["3", "6", "10"]),
             rate_window: one_of(&["10s", "20s"]),
             managed_percent: *dice.pick(&[0, 30, 60]),
+            habit: *dice.pick(&[None, None, Some(0), Some(26), Some(55), Some(61)]),
         }
     }
 

@@ -111,7 +111,8 @@ impl User {
     async fn act(&mut self) {
         let cluster = self.cluster();
         let size = self.dice.pick(&SIZES).0;
-        match self.dice.below(100) {
+        let habit = self.profile.habit.filter(|_| self.dice.percent(40));
+        match habit.unwrap_or_else(|| self.dice.below(100)) {
             0..16 => {
                 let update = v1::UpdateStrategyRequest {
                     target: on(&cluster),
@@ -130,7 +131,7 @@ impl User {
             26..34 => {
                 let delete = v1::DeleteRequest {
                     name: cluster.clone(),
-                    cascade: self.dice.coin(),
+                    cascade: habit.is_some() || self.dice.coin(),
                     ..v1::DeleteRequest::default()
                 };
                 self.write(format!("drop cluster {cluster}"), Change::DeleteCluster(delete)).await;

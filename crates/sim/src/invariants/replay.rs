@@ -75,7 +75,7 @@ impl Replay {
 
     fn journal(&self, node: Place, kept: &Result<Vec<Journalled>, String>) -> Result<(), String> {
         let n = node + 1;
-        let kept = kept.as_ref().map_err(|error| format!("the journal of n{n} cannot be read: {error}"))?;
+        let kept = kept.as_ref().map_err(|error| format!("what n{n} has on its disk cannot be read: {error}"))?;
         let kept: BTreeMap<u64, &Journalled> = kept.iter().map(|record| (record.index, record)).collect();
         for (index, record) in &kept {
             if let Some(state) = self.states.get(index)
