@@ -6,6 +6,7 @@
 
 pub mod fields;
 mod resources;
+mod role_writes;
 pub mod scaling;
 mod scaling_writes;
 mod signals;

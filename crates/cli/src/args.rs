@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use loadline_client::Secret;
 use loadline_executor::backends::local::replica::ReplicaOptions;
 
 use crate::bench::Bench;
@@ -16,13 +17,20 @@ use crate::commands::load::LoadArgs;
 use crate::dev::DevArgs;
 use crate::output::Format;
 use crate::plan::PlanArgs;
+use crate::role_args::{CreateRoleArgs, Grant, Revoke, parse_secret};
 use crate::scaling_args::{CreateStrategyArgs, PauseArgs, SignalArgs, Switch, Update};
 use crate::serve_args::ServeArgs;
 use crate::text::{parse_duration, parse_price};
 
 /// Variables that this command reads. Those of a node are in the server's list of keys.
-pub(crate) const CLIENT_VARIABLES: [&str; 5] =
-    ["LOADLINE_ACTOR", "LOADLINE_CONTEXT", "LOADLINE_ENDPOINT", "LOADLINE_OUTPUT", "LOADLINE_TIMEOUT"];
+pub(crate) const CLIENT_VARIABLES: [&str; 6] = [
+    "LOADLINE_ACTOR",
+    "LOADLINE_CONTEXT",
+    "LOADLINE_ENDPOINT",
+    "LOADLINE_OUTPUT",
+    "LOADLINE_TIMEOUT",
+    "LOADLINE_TOKEN",
+];
 
 const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failure (or different), 2 usage, 3 not found, 4 conflict, 5 unavailable, \
                           6 timed out, 7 denied.";
@@ -60,6 +68,10 @@ pub(crate) struct Global {
     /// Who asks, for the audit log; user@host if not given
     #[arg(long, global = true, env = "LOADLINE_ACTOR", hide_env_values = true, value_name = "NAME")]
     pub(crate) actor: Option<String>,
+    /// Token of a role, where a login is needed; better in LOADLINE_TOKEN or the context, where others do not see it
+    #[arg(long, global = true, env = "LOADLINE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    #[arg(value_parser = parse_secret)]
+    pub(crate) token: Option<Secret>,
     /// No colours on stderr
     #[arg(long, global = true)]
     pub(crate) no_color: bool,
@@ -75,21 +87,31 @@ pub(crate) enum Verb {
     Replica(ReplicaOptions),
     /// Every node: who leads, how far each has come, whether they agree
     Status,
-    /// Create a size, a cluster or a strategy
+    /// Create a size, a cluster, a strategy, a role or a token
     Create {
         #[command(subcommand)]
         what: Create,
     },
-    /// Show sizes, clusters, settings, strategies, decisions, operations, actions or nodes
+    /// Show sizes, clusters, settings, strategies, decisions, operations, actions, roles or nodes
     Get(GetArgs),
     /// Show everything that is known of one or more of them
     Describe {
         #[command(flatten)]
         what: Words,
     },
-    /// Delete sizes, clusters or strategies, or set settings back to their defaults
+    /// Delete sizes, clusters, strategies or a role, or set settings back to their defaults
     Delete(DeleteArgs),
-    /// Change some options of a strategy, or where a cluster lives
+    /// Give a role a privilege
+    Grant {
+        #[command(subcommand)]
+        what: Grant,
+    },
+    /// Take a privilege or a token back
+    Revoke {
+        #[command(subcommand)]
+        what: Revoke,
+    },
+    /// Change some options of a strategy, where a cluster lives, or a role
     Update {
         #[command(subcommand)]
         what: Update,
@@ -255,6 +277,16 @@ pub(crate) enum Create {
     },
     /// A rule by which clusters are scaled
     Strategy(CreateStrategyArgs),
+    /// Somebody who can be given privileges. From the first password or token on, everybody has to log in
+    Role(CreateRoleArgs),
+    /// A token for a role, which is printed once
+    Token {
+        /// Name of the role
+        role: String,
+        /// How long it is good for, such as 90d; for ever if not given
+        #[arg(long, value_parser = parse_duration, value_name = "DURATION")]
+        expires_in: Option<Duration>,
+    },
 }
 
 #[derive(Debug, Args)]

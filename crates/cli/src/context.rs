@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum as _;
-use loadline_client::Endpoints;
+use loadline_client::{Endpoints, Secret};
 use serde::Deserialize;
 use toml_edit::{DocumentMut, Item, Table, value};
 
@@ -39,6 +39,13 @@ pub(crate) struct Choice {
     pub(crate) endpoints: Vec<String>,
     timeout: Option<String>,
     output: Option<String>,
+    /// Of a role; never shown.
+    #[serde(default, deserialize_with = "secret")]
+    token: Option<Secret>,
+}
+
+fn secret<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Secret>, D::Error> {
+    String::deserialize(from).map(Secret::new).map(Some)
 }
 
 /// What flags and variables said.
@@ -48,6 +55,7 @@ pub(crate) struct Wishes {
     pub(crate) endpoints: Vec<String>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) output: Option<Format>,
+    pub(crate) token: Option<Secret>,
 }
 
 /// What holds in the end.
@@ -56,6 +64,7 @@ pub(crate) struct Resolved {
     pub(crate) endpoints: Endpoints,
     pub(crate) timeout: Duration,
     pub(crate) output: Format,
+    pub(crate) token: Option<Secret>,
     /// The context that the endpoints came from, if they did: an unreachable group is explained by it.
     pub(crate) context: Option<String>,
 }
@@ -102,8 +111,12 @@ impl File {
             (None, Some(text)) => parse_format(text)?,
             (None, None) => Format::default(),
         };
+        // A token goes with the endpoints it was written beside: another group must not be shown it.
+        let written = layers.iter().find_map(|choice| choice.token.clone()).filter(|_| wishes.endpoints.is_empty());
+        let token = wishes.token.clone().or(written);
         Ok(Resolved {
             endpoints: Endpoints::parse(&endpoints)?,
+            token,
             timeout,
             output,
             context: name.filter(|_| from_context).cloned(),

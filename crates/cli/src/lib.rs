@@ -17,6 +17,7 @@ mod manifest;
 mod noun;
 mod output;
 mod plan;
+mod role_args;
 mod scaling_args;
 mod serve_args;
 mod signal_lines;

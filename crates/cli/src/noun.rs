@@ -16,7 +16,7 @@ pub(crate) enum Noun {
 }
 
 /// Singular and plural of each.
-const WORDS: [(&str, &str, Noun); 8] = [
+const WORDS: [(&str, &str, Noun); 9] = [
     ("size", "sizes", Noun::Resource(Kind::Size)),
     ("cluster", "clusters", Noun::Resource(Kind::Cluster)),
     ("setting", "settings", Noun::Resource(Kind::Setting)),
@@ -24,6 +24,7 @@ const WORDS: [(&str, &str, Noun); 8] = [
     ("decision", "decisions", Noun::Resource(Kind::Decision)),
     ("operation", "operations", Noun::Resource(Kind::Operation)),
     ("action", "actions", Noun::Resource(Kind::Action)),
+    ("role", "roles", Noun::Resource(Kind::Role)),
     ("node", "nodes", Noun::Node),
 ];
 
@@ -54,8 +55,9 @@ impl FromStr for Noun {
             return Ok(*noun);
         }
         let known = WORDS.iter().flat_map(|(singular, plural, _)| [*plural, *singular]);
-        Err(Failed::usage(format!("there is no type '{word}'{}", did_you_mean(word, known)))
-            .hint("the types are sizes, clusters, settings, strategies, decisions, operations, actions and nodes"))
+        Err(Failed::usage(format!("there is no type '{word}'{}", did_you_mean(word, known))).hint(
+            "the types are sizes, clusters, settings, strategies, decisions, operations, actions, roles and nodes",
+        ))
     }
 }
 

@@ -71,6 +71,8 @@ pub(crate) enum Update {
         #[command(flatten)]
         write: WriteArgs,
     },
+    /// Whether a role is a superuser, and its password
+    Role(crate::role_args::UpdateRoleArgs),
     /// Options of a strategy; what is not named stays as it is
     Strategy {
         #[command(flatten)]

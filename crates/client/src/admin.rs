@@ -30,11 +30,20 @@ pub enum Kind {
     Operation,
     /// Those that are not settled.
     Action,
+    Role,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 7] =
-        [Kind::Size, Kind::Cluster, Kind::Setting, Kind::Strategy, Kind::Decision, Kind::Operation, Kind::Action];
+    pub const ALL: [Kind; 8] = [
+        Kind::Size,
+        Kind::Cluster,
+        Kind::Setting,
+        Kind::Strategy,
+        Kind::Decision,
+        Kind::Operation,
+        Kind::Action,
+        Kind::Role,
+    ];
 
     /// As in resource names: "sizes".
     pub fn plural(self) -> &'static str {
@@ -46,6 +55,7 @@ impl Kind {
             Kind::Decision => "decisions",
             Kind::Operation => "operations",
             Kind::Action => "actions",
+            Kind::Role => "roles",
         }
     }
 
@@ -58,6 +68,7 @@ impl Kind {
             Kind::Decision => "decision",
             Kind::Operation => "operation",
             Kind::Action => "action",
+            Kind::Role => "role",
         }
     }
 }
@@ -230,6 +241,7 @@ async fn send_get(
         Kind::Size => Client::admin(channel).get_size(request).await,
         Kind::Cluster => Client::admin(channel).get_cluster(request).await,
         Kind::Setting => Client::admin(channel).get_setting(request).await,
+        Kind::Role => Client::admin(channel).get_role(request).await,
         Kind::Strategy | Kind::Decision | Kind::Operation | Kind::Action => {
             scaling::send_get(kind, channel, request).await
         }
@@ -246,6 +258,7 @@ async fn send_list(
         Kind::Size => admin.list_sizes(request).await,
         Kind::Cluster => admin.list_clusters(request).await,
         Kind::Setting => admin.list_settings(request).await,
+        Kind::Role => admin.list_roles(request).await,
         Kind::Strategy | Kind::Decision | Kind::Operation | Kind::Action => {
             Err(Status::invalid_argument(format!("{} are listed by another service", kind.plural())))
         }

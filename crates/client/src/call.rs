@@ -230,6 +230,9 @@ impl Client {
     pub(crate) fn request<Q>(&self, message: Q, until: Option<Instant>) -> Request<Q> {
         let mut request = Request::new(message);
         request.metadata_mut().insert(ACTOR, self.actor.clone());
+        if let Some(authorization) = &self.authorization {
+            request.metadata_mut().insert("authorization", authorization.clone());
+        }
         if let Some(until) = until {
             request.set_timeout(until.saturating_duration_since(Instant::now()));
         }

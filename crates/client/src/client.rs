@@ -7,6 +7,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 
 use crate::endpoint::{Endpoints, Pool};
 use crate::request_id::RequestIds;
+use crate::roles::Secret;
 use crate::surroundings::{Machine, Surroundings};
 
 /// How long to try, and on whose behalf.
@@ -21,8 +22,10 @@ pub struct Options {
     pub connect_patience: Option<Duration>,
     /// The whole of saving or restoring a snapshot, which move many bytes.
     pub transfer_timeout: Duration,
-    /// Who asks, for the audit log.
+    /// Who asks, for the audit log. With a token it is the role of the token that asks.
     pub actor: String,
+    /// A token of a role, where a login is needed.
+    pub token: Option<Secret>,
 }
 
 impl Default for Options {
@@ -35,6 +38,7 @@ impl Default for Options {
             connect_patience: None,
             transfer_timeout: Duration::from_secs(600),
             actor: default_actor(),
+            token: None,
         }
     }
 }
@@ -57,6 +61,7 @@ pub struct Client {
     pub(crate) options: Arc<Options>,
     pub(crate) ids: Arc<RequestIds>,
     pub(crate) actor: MetadataValue<Ascii>,
+    pub(crate) authorization: Option<MetadataValue<Ascii>>,
 }
 
 impl Client {
@@ -68,11 +73,13 @@ impl Client {
     /// The same in other surroundings than this machine.
     pub fn connect_in(surroundings: Arc<dyn Surroundings>, endpoints: Endpoints, options: Options) -> Client {
         let actor = actor(&options.actor);
+        let authorization = options.token.as_ref().map(bearer);
         Client {
             pool: Pool::new(endpoints, options.connect_timeout, Arc::clone(&surroundings)),
             options: Arc::new(options),
             ids: Arc::new(RequestIds::new(surroundings)),
             actor,
+            authorization,
         }
     }
 
@@ -91,4 +98,28 @@ impl Client {
 fn actor(name: &str) -> MetadataValue<Ascii> {
     let ascii: String = name.chars().map(|c| if (' '..='~').contains(&c) { c } else { '?' }).collect();
     MetadataValue::try_from(ascii).unwrap_or_else(|_| MetadataValue::from_static("unknown"))
+}
+
+/// A token that cannot be sent is sent as one that is refused, so that nobody is taken for nobody.
+fn bearer(token: &Secret) -> MetadataValue<Ascii> {
+    let value = MetadataValue::try_from(format!("Bearer {}", token.reveal().trim()));
+    let mut value = value.unwrap_or_else(|_| MetadataValue::from_static("Bearer invalid"));
+    // Not in a debug line, and not in a table of compressed headers.
+    value.set_sensitive(true);
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_sent_and_never_shown() {
+        let value = bearer(&Secret::new("llt_0123_4567\n"));
+        assert_eq!(value.to_str().unwrap(), "Bearer llt_0123_4567");
+        assert!(!format!("{value:?}").contains("4567"));
+        let options = Options { token: Some(Secret::new("llt_0123_4567")), ..Options::default() };
+        assert!(!format!("{options:?}").contains("4567"));
+        assert_eq!(bearer(&Secret::new("a\u{7f}b")).to_str().unwrap(), "Bearer invalid");
+    }
 }

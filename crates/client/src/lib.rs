@@ -6,6 +6,7 @@
 //!
 //! - [`client`](Client): connecting, options, and the one loop that every call goes through (`call.rs`)
 //! - `admin.rs`: sizes, clusters, settings, transactions
+//! - `roles.rs`: roles, passwords, tokens, privileges
 //! - `scaling.rs`: strategies, decisions, operations, actions, pauses, one report of signals
 //! - [`SignalStream`]: reports of a collector, recorded once each across nodes
 //! - [`Watch`]: changes from a revision on, with no gap and no repeat across nodes
@@ -23,6 +24,7 @@ mod endpoint;
 mod error;
 mod operator;
 mod request_id;
+mod roles;
 mod scaling;
 mod signals;
 mod status;
@@ -35,6 +37,7 @@ pub use endpoint::{Endpoint, EndpointError, Endpoints};
 pub use error::{Error, FieldViolation, Refusal};
 pub use loadline_api::v1;
 pub use operator::SnapshotPart;
+pub use roles::{Secret, TokenKept, Usage};
 pub use scaling::{ScalingWrite, Scope};
 pub use signals::{Acknowledged, Numbering, SignalOptions, SignalStream, Tally};
 pub use status::NodeReport;

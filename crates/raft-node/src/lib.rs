@@ -41,7 +41,7 @@ pub use feed::Feed;
 pub use lease::Lease;
 pub use membership::PeerView;
 pub use network::service::RaftService;
-pub use network::{Dial, PlainDial};
+pub use network::{Dial, PeerPass, PlainDial};
 pub use node::Node;
 pub use observer::{NoObserver, NodeObserver, Observers};
 pub use office::Leadership;

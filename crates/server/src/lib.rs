@@ -21,6 +21,7 @@ mod json_lines;
 mod leading;
 mod logging;
 mod metrics;
+mod peers;
 mod proposals;
 mod readiness;
 pub mod replay;

@@ -22,16 +22,18 @@ use loadline_raft_node::{
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
+use tonic::service::interceptor::InterceptedService;
 use tonic::service::{LayerExt as _, Routes};
 use tonic_health::ServingStatus;
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::acting::NodeGroup;
-use crate::config::{BackendProblem, Limits, ServerConfig};
+use crate::config::{BackendProblem, Limits, ServerConfig, Trust};
 use crate::grpc::admin::AdminService;
 use crate::grpc::exchange::Exchange;
 use crate::grpc::forward::Forwarding;
+use crate::grpc::guard::Guard;
 use crate::grpc::limits::{Deadlines, Door};
 use crate::grpc::operator::OperatorService;
 use crate::grpc::restore::Restores;
@@ -43,6 +45,7 @@ use crate::incoming::{Incoming, dated_by};
 use crate::leading;
 use crate::logging::init_logging;
 use crate::metrics::Metrics;
+use crate::peers;
 use crate::proposals::Proposals;
 use crate::readiness::Readiness;
 use crate::scaling_figures;
@@ -62,6 +65,8 @@ pub enum ServeError {
     Listen { key: &'static str, address: String, source: io::Error },
     #[error("cannot open the data folder")]
     DataDir(#[source] OpenError),
+    #[error("peer_secret_file {path} {wrong}", path = path.display())]
+    PeerSecret { path: PathBuf, wrong: String },
     #[error("a backend cannot be used")]
     Backend(#[source] BackendProblem),
     #[error("cannot start the node")]
@@ -181,6 +186,8 @@ where
     H: axum::serve::Listener<Addr = SocketAddr>,
 {
     let metrics = Arc::new(Metrics::new());
+    let pass = peers::pass(&config)?;
+    let dial = peers::showing(world.dial, pass.clone());
     let node_config = NodeConfig {
         audit_index: world.audit_index,
         threading: world.threading,
@@ -190,7 +197,7 @@ where
     };
     let observer = Observers(Arc::clone(&metrics) as Arc<dyn NodeObserver>, world.onlooker);
     let clock = Arc::clone(&world.clock);
-    let node = Node::start(node_config, world.disk, Arc::clone(&world.dial), world.clock, Arc::new(observer))
+    let node = Node::start(node_config, world.disk, Arc::clone(&dial), world.clock, Arc::new(observer))
         .await
         .map_err(ServeError::Start)?;
 
@@ -214,9 +221,11 @@ where
 
     let doors = Doors::new(&config, &metrics);
     let (health, health_service) = tonic_health::server::health_reporter();
+    let guard = Guard::new(node.clone(), config.trust == Trust::Loopback, pass);
+    warn_if_open(&config);
     let exchange = Exchange { node: node.clone(), proposals: proposals.clone() };
     let services = Services {
-        admin: AdminService { exchange: exchange.clone() },
+        admin: AdminService { exchange: exchange.clone(), guard: guard.clone() },
         scaling: ScalingService { exchange },
         signals: SignalsService { proposals: proposals.clone(), closing: closing.clone() },
         watch: WatchService {
@@ -227,15 +236,17 @@ where
         },
         operator: OperatorService {
             node: node.clone(),
-            forwarding: Forwarding::new(node.clone(), &config, world.dial),
+            forwarding: Forwarding::new(node.clone(), &config, dial),
             restores: Restores::new(proposals.clone(), config.limits.restore_max),
             http_endpoint,
         },
     };
     let routes = services
-        .behind(&doors, &config.limits)
+        .behind(&doors, &guard, &config.limits)
         // No door here: votes and heartbeats that wait behind clients would turn load into elections.
-        .add_service(node.raft_service())
+        .add_service(InterceptedService::new(node.raft_service(), move |call: tonic::Request<()>| {
+            guard.admit_peer(call.metadata()).map(|()| call)
+        }))
         .add_service(doors.helpers.named_layer(health_service))
         .add_service(doors.helpers.named_layer(reflection()?));
 
@@ -284,6 +295,17 @@ where
     }
 }
 
+/// What an operator should know who believes that everything is locked.
+fn warn_if_open(config: &ServerConfig) {
+    if config.trust == Trust::Loopback {
+        warn!("trust = loopback: whoever is on this machine needs no login; for development only");
+    }
+    let has_peers = config.peers.len() > 1 || !config.join.is_empty();
+    if has_peers && config.peer_secret_file.as_os_str().is_empty() {
+        warn!("no peer_secret_file: whoever reaches {} can speak as a node of this group", config.grpc_listen);
+    }
+}
+
 /// How connections are kept.
 fn transport(limits: &Limits) -> tonic::transport::Server {
     tonic::transport::Server::builder()
@@ -305,7 +327,7 @@ struct Services {
 }
 
 impl Services {
-    fn behind(self, doors: &Doors, limits: &Limits) -> Routes {
+    fn behind(self, doors: &Doors, guard: &Guard, limits: &Limits) -> Routes {
         let (message_in, message_out) = (size(limits.message_in_max), size(limits.message_out_max));
         let admin =
             AdminServer::new(self.admin).max_decoding_message_size(message_in).max_encoding_message_size(message_out);
@@ -321,11 +343,11 @@ impl Services {
             .max_decoding_message_size(message_in)
             .max_encoding_message_size(message_out);
         Routes::default()
-            .add_service(doors.admin.named_layer(admin))
-            .add_service(doors.scaling.named_layer(scaling))
-            .add_service(doors.signals.named_layer(signals))
-            .add_service(doors.watch.named_layer(watch))
-            .add_service(doors.operator.named_layer(operator))
+            .add_service(doors.admin.named_layer(guard.named_layer(admin)))
+            .add_service(doors.scaling.named_layer(guard.named_layer(scaling)))
+            .add_service(doors.signals.named_layer(guard.named_layer(signals)))
+            .add_service(doors.watch.named_layer(guard.named_layer(watch)))
+            .add_service(doors.operator.named_layer(guard.named_layer(operator)))
     }
 }
 

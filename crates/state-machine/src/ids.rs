@@ -252,7 +252,8 @@ pub enum Proof {
     Said,
     /// It is one of our own nodes.
     Node,
-    /// The caller is on the machine of a node that was told to trust its own machine, as in `loadline dev`.
+    /// The caller is on the machine of a node that was told to trust its own machine, as in `loadline dev`. Under a name that
+    /// is no role's it may do everything.
     Machine,
     /// The password of the role of this name.
     Password,

@@ -9,7 +9,7 @@ use crate::args::GetArgs;
 use crate::exit::{Exit, Failed};
 use crate::noun::{Noun, Selection};
 use crate::output::resources::{ClusterView, ResourceView, SettingView, SizeView};
-use crate::output::scaling::{ActionView, DecisionView, OperationView, StrategyView};
+use crate::output::scaling::{ActionView, DecisionView, OperationView, RoleView, StrategyView};
 use crate::output::{Format, View, describe as pairs, list, one};
 
 pub(crate) async fn get(args: &GetArgs, session: Session<'_>) -> Result<(), Failed> {
@@ -110,6 +110,7 @@ fn show(kind: Kind, views: Vec<ResourceView>, revision: u64, single: bool, forma
         Kind::Decision => put(kind, decisions(views), revision, single, format),
         Kind::Operation => put(kind, operations(views), revision, single, format),
         Kind::Action => put(kind, actions(views), revision, single, format),
+        Kind::Role => put(kind, roles(views), revision, single, format),
     }
 }
 
@@ -154,5 +155,10 @@ fn operations(views: Vec<ResourceView>) -> Vec<OperationView> {
 
 fn actions(views: Vec<ResourceView>) -> Vec<ActionView> {
     let of = |view| if let ResourceView::Action(it) = view { Some(it) } else { None };
+    views.into_iter().filter_map(of).collect()
+}
+
+fn roles(views: Vec<ResourceView>) -> Vec<RoleView> {
+    let of = |view| if let ResourceView::Role(it) = view { Some(it) } else { None };
     views.into_iter().filter_map(of).collect()
 }

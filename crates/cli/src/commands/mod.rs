@@ -7,6 +7,7 @@ mod get;
 pub(crate) mod load;
 mod raft;
 mod replica;
+mod roles;
 mod scaling;
 mod serve;
 mod signal;
@@ -29,6 +30,8 @@ use crate::dev;
 use crate::exit::{Exit, Failed};
 use crate::hooks::Hooks;
 use crate::output::Format;
+use crate::role_args::Grant;
+use crate::scaling_args::Update;
 use crate::{bench, plan};
 
 /// A command that speaks to a group.
@@ -80,6 +83,7 @@ fn with_group(verb: Verb, global: &Global, console: &mut Console) -> Result<(), 
         attempt_timeout: Options::default().attempt_timeout.min(resolved.timeout),
         connect_patience: Some(CONNECT_PATIENCE),
         actor: global.actor.clone().unwrap_or_else(default_actor),
+        token: resolved.token.clone(),
         ..Options::default()
     };
     let client = Client::connect(resolved.endpoints.clone(), options);
@@ -104,7 +108,10 @@ async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
         Verb::Status => status::status(session).await,
         Verb::Create { what: Create::Strategy(args) } => scaling::create(args, session).await,
         Verb::Create { what } => write::create(what, session).await,
+        Verb::Update { what: Update::Role(args) } => roles::update(&args, session).await,
         Verb::Update { what } => scaling::update(what, session).await,
+        Verb::Grant { what: Grant::Usage(args) } => roles::grant(&args, session).await,
+        Verb::Revoke { what } => roles::revoke(&what, session).await,
         Verb::Enable { what } => scaling::switch(what, true, session).await,
         Verb::Disable { what } => scaling::switch(what, false, session).await,
         Verb::Explain { words } => scaling::explain(&words, session).await,
@@ -147,6 +154,7 @@ pub(crate) fn resolve(global: &Global) -> Result<Resolved, Failed> {
         endpoints: global.endpoints.iter().filter(|endpoint| !endpoint.is_empty()).cloned().collect(),
         timeout: global.timeout,
         output: global.output,
+        token: global.token.clone().filter(|token| !token.reveal().trim().is_empty()),
     };
     // Whoever names the endpoints needs no file, and may have no home folder to keep one in.
     let file = match context::path() {

@@ -39,6 +39,7 @@ pub(crate) async fn create(args: CreateStrategyArgs, mut session: Session<'_>) -
 pub(crate) async fn update(what: Update, session: Session<'_>) -> Result<(), Failed> {
     let (strategy, options, reset, write) = match what {
         Update::Cluster { name, backend, write } => return super::write::place(name, backend, write, session).await,
+        Update::Role(args) => return super::roles::update(&args, session).await,
         Update::Strategy { strategy, options, reset, write } => (strategy, options, reset, write),
     };
     if options.is_empty() && reset.is_empty() {

@@ -27,6 +27,7 @@ impl Condition {
             Kind::Decision => &[],
             Kind::Operation => &["phase"],
             Kind::Action => &["status"],
+            Kind::Role => &[],
         };
         match text.split_once('=') {
             None if text == "exists" => Ok(Condition::Exists),

@@ -186,7 +186,7 @@ fn row(one: &Seen, kind: Kind, wide: bool) -> Vec<String> {
 fn columns(kind: Kind) -> &'static [Column] {
     use crate::output::View;
     use crate::output::resources::{ClusterView, SettingView, SizeView};
-    use crate::output::scaling::{ActionView, DecisionView, OperationView, StrategyView};
+    use crate::output::scaling::{ActionView, DecisionView, OperationView, RoleView, StrategyView};
     match kind {
         Kind::Size => SizeView::COLUMNS,
         Kind::Cluster => ClusterView::COLUMNS,
@@ -195,6 +195,7 @@ fn columns(kind: Kind) -> &'static [Column] {
         Kind::Decision => DecisionView::COLUMNS,
         Kind::Operation => OperationView::COLUMNS,
         Kind::Action => ActionView::COLUMNS,
+        Kind::Role => RoleView::COLUMNS,
     }
 }
 

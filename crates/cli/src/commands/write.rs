@@ -23,6 +23,8 @@ pub(crate) async fn create(what: Create, mut session: Session<'_>) -> Result<(),
             (Change::CreateSize(CreateSizeRequest { options: None, size: Some(size) }), dry_run)
         }
         Create::Strategy(args) => return super::scaling::create(args, session).await,
+        Create::Role(args) => return super::roles::create(&args, session).await,
+        Create::Token { role, expires_in } => return super::roles::create_token(&role, expires_in, session).await,
         Create::Cluster { name, backend, dry_run } => {
             let cluster = Cluster { name, backend: backend.unwrap_or_default(), ..Cluster::default() };
             (Change::CreateCluster(CreateClusterRequest { options: None, cluster: Some(cluster) }), dry_run)
@@ -82,6 +84,9 @@ pub(crate) async fn delete(args: &DeleteArgs, session: Session<'_>) -> Result<()
         .hint("an id such as s12.0, or --cluster NAME or --all-clusters [--like PATTERN] for all that are for that")),
         (Selection::All(noun), _) => Err(Failed::usage(format!("which of the {}? Name what to delete", noun.plural()))),
         (Selection::Some(things), target) => {
+            if let [Named { noun: Noun::Resource(Kind::Role), name }] = things.as_slice() {
+                return super::roles::delete(name, args, session).await;
+            }
             let strategies = things.iter().all(|thing| thing.noun == Noun::Resource(Kind::Strategy));
             if target.is_some() && !strategies {
                 return Err(Failed::usage(
@@ -129,6 +134,7 @@ async fn remove(
             Kind::Size => Change::DeleteSize(request),
             Kind::Cluster => Change::DeleteCluster(request),
             Kind::Setting => Change::DeleteSetting(request),
+            Kind::Role => return Err(Failed::usage("roles are deleted by themselves, one at a time")),
             Kind::Strategy | Kind::Decision | Kind::Operation | Kind::Action => {
                 return Err(Failed::usage(format!("{} are not deleted: they are a record", kind.plural())));
             }

@@ -15,6 +15,7 @@ mod node;
 mod ports;
 mod process;
 mod replicas;
+mod secret;
 mod start;
 mod state;
 mod supervisor;

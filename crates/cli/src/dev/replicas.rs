@@ -28,9 +28,13 @@ pub(super) fn folder(home: &Path) -> PathBuf {
 pub(super) fn write_config(path: &Path, home: &Path) -> Result<(), Failed> {
     let text = |path: &Path| toml::Value::String(path.display().to_string()).to_string();
     let program = std::env::current_exe()?;
+    let secret = super::secret::of_group(home)?;
     let config = format!(
         "# Written by `loadline dev` at every start. What it gives as flags wins over what is here.\n\
+         # On this machine nobody needs a login: for trying things out only.\n\
+         trust = \"loopback\"\npeer_secret_file = {}\n\n\
          [backends.{BACKEND}]\nkind = \"local\"\nfolder = {}\nprogram = {}\n",
+        text(&secret),
         text(&folder(home)),
         text(&program),
     );
@@ -102,6 +106,8 @@ mod tests {
         write_config(&path, home.path()).expect("written");
         let text = std::fs::read_to_string(&path).expect("read");
         let parsed: toml::Table = text.parse().expect("TOML");
+        assert_eq!(parsed["trust"].as_str(), Some("loopback"));
+        assert!(Path::new(parsed["peer_secret_file"].as_str().expect("a path")).is_file());
         let backend = &parsed["backends"][BACKEND];
         assert_eq!(backend["folder"].as_str(), home.path().join("replicas").to_str());
         assert!(Path::new(backend["program"].as_str().expect("a path")).is_file());

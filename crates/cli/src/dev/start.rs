@@ -123,6 +123,7 @@ fn announce(
             console.say(&format!("\nName the nodes yourself: --endpoint {}. {kept}", state.endpoints().join(",")));
         }
     }
+    console.say("Whoever is on this machine is a superuser without a password; the nodes listen nowhere else.");
     let me = how_to_call_me();
     let (place, end) = if args.detach { ("", "") } else { (" in another terminal", "Ctrl-C here, or ") };
     let try_this = if state.demo { demo_commands(&me) } else { plain_commands(&me) };

@@ -200,6 +200,10 @@ fn manifest(place: &str, object: &Map<String, Value>) -> Result<Manifest, (Strin
             id(name).map_err(here)?;
             String::new()
         }
+        (Kind::Role, _) => {
+            let message = "roles are not applied from a file: see loadline create role and loadline grant";
+            return Err(here(Wrong::at("kind", message)));
+        }
         (Kind::Decision | Kind::Operation | Kind::Action, _) => {
             let message = format!("{} are not applied from a file: they are a record", kind.plural());
             return Err(here(Wrong::at("kind", message)));
@@ -222,7 +226,9 @@ fn manifest(place: &str, object: &Map<String, Value>) -> Result<Manifest, (Strin
         Kind::Size => size(fields),
         Kind::Cluster => cluster(fields),
         Kind::Setting => setting(fields),
-        Kind::Strategy | Kind::Decision | Kind::Operation | Kind::Action => strategy::read(fields).map(Spec::Strategy),
+        Kind::Strategy | Kind::Decision | Kind::Operation | Kind::Action | Kind::Role => {
+            strategy::read(fields).map(Spec::Strategy)
+        }
     };
     let spec = spec.map_err(here)?;
     let place = match &spec {

@@ -8,7 +8,7 @@ use std::fmt;
 use loadline_client::v1::{self, resource};
 use serde::Serialize;
 
-use super::scaling::{ActionView, DecisionView, OperationView, StrategyView};
+use super::scaling::{ActionView, DecisionView, OperationView, RoleView, StrategyView};
 use super::{Column, View};
 use crate::text::{show_price, show_time};
 
@@ -23,6 +23,7 @@ pub(crate) enum ResourceView {
     Decision(DecisionView),
     Operation(OperationView),
     Action(ActionView),
+    Role(RoleView),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -133,7 +134,7 @@ impl ResourceView {
             resource::Resource::Decision(decision) => ResourceView::Decision(decision.into()),
             resource::Resource::Operation(operation) => ResourceView::Operation(operation.into()),
             resource::Resource::Action(action) => ResourceView::Action(action.into()),
-            resource::Resource::Role(_) => return None,
+            resource::Resource::Role(role) => ResourceView::Role(role.into()),
         })
     }
 
@@ -145,7 +146,8 @@ impl ResourceView {
             ResourceView::Strategy(StrategyView(shown))
             | ResourceView::Decision(DecisionView(shown))
             | ResourceView::Operation(OperationView(shown))
-            | ResourceView::Action(ActionView(shown)) => &shown.etag,
+            | ResourceView::Action(ActionView(shown))
+            | ResourceView::Role(RoleView(shown)) => &shown.etag,
         }
     }
 
@@ -157,7 +159,8 @@ impl ResourceView {
             ResourceView::Strategy(StrategyView(shown))
             | ResourceView::Decision(DecisionView(shown))
             | ResourceView::Operation(OperationView(shown))
-            | ResourceView::Action(ActionView(shown)) => &shown.name,
+            | ResourceView::Action(ActionView(shown))
+            | ResourceView::Role(RoleView(shown)) => &shown.name,
         }
     }
 
@@ -171,6 +174,7 @@ impl ResourceView {
             ResourceView::Decision(view) => view.name(),
             ResourceView::Operation(view) => view.name(),
             ResourceView::Action(view) => view.name(),
+            ResourceView::Role(view) => view.name(),
         }
     }
 
@@ -183,6 +187,7 @@ impl ResourceView {
             ResourceView::Decision(view) => view.cells(),
             ResourceView::Operation(view) => view.cells(),
             ResourceView::Action(view) => view.cells(),
+            ResourceView::Role(view) => view.cells(),
         }
     }
 
@@ -201,7 +206,7 @@ impl ResourceView {
             ResourceView::Strategy(_) => vec![("state", self.cells().swap_remove(3))],
             ResourceView::Action(_) => vec![("status", self.cells().swap_remove(5))],
             ResourceView::Operation(_) => vec![("phase", self.cells().swap_remove(3))],
-            ResourceView::Decision(_) => Vec::new(),
+            ResourceView::Decision(_) | ResourceView::Role(_) => Vec::new(),
         }
     }
 
@@ -225,6 +230,7 @@ impl ResourceView {
             ResourceView::Decision(view) => return view.pairs(),
             ResourceView::Operation(view) => return view.pairs(),
             ResourceView::Action(view) => return view.pairs(),
+            ResourceView::Role(view) => return view.pairs(),
         };
         let number = |revision: Option<u64>| revision.map(|revision| revision.to_string()).unwrap_or_default();
         pairs.extend([

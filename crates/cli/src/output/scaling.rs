@@ -1,4 +1,4 @@
-//! Strategies, decisions, operations and actions as they are shown.
+//! Strategies, decisions, operations and actions, and roles, as they are shown.
 //!
 //! Programs get everything that the wire carries, under the names that it has there; tables the few columns that tell what is
 //! going on.
@@ -104,6 +104,62 @@ views! {
         Column::wide("SETTLED"),
         Column::wide("ERROR"),
     ];
+}
+
+views! {
+    RoleView, "roles", [
+        Column::always("NAME"),
+        Column::always("SUPERUSER"),
+        Column::always("USAGE"),
+        Column::always("PASSWORD"),
+        Column::always("TOKENS"),
+        Column::wide("CREATED"),
+        Column::wide("ETAG"),
+        Column::wide("CHANGED"),
+    ];
+}
+
+impl From<v1::Role> for RoleView {
+    fn from(it: v1::Role) -> RoleView {
+        let usage = match it.all_clusters {
+            true => "all clusters".to_owned(),
+            false => it.clusters.join(","),
+        };
+        let cells = vec![
+            it.name.clone(),
+            it.superuser.to_string(),
+            usage,
+            if it.has_password { "set" } else { "" }.to_owned(),
+            it.tokens.len().to_string(),
+            show_time(it.create_time_ms),
+            it.etag.clone(),
+            it.update_revision.to_string(),
+        ];
+        let said = |token: &v1::Token| match token.expire_time_ms {
+            0 => format!("{} does not expire", token.id),
+            end => format!("{} until {}", token.id, show_time(end)),
+        };
+        let further = it.tokens.iter().map(|token| ("TOKEN", said(token))).collect();
+        let tokens = it.tokens.iter().map(|token| {
+            object([
+                ("id", json!(token.id)),
+                ("create_time", time(token.create_time_ms)),
+                ("expire_time", time(token.expire_time_ms)),
+            ])
+        });
+        let whole = object([
+            ("kind", json!("role")),
+            ("name", json!(it.name)),
+            ("superuser", json!(it.superuser)),
+            ("all_clusters", json!(it.all_clusters)),
+            ("clusters", json!(it.clusters)),
+            ("has_password", json!(it.has_password)),
+            ("tokens", Value::Array(tokens.collect())),
+            ("etag", json!(it.etag)),
+            ("create_time", time(it.create_time_ms)),
+        ]);
+        RoleView(Shown { name: it.name, etag: it.etag, cells, further, whole })
+    }
 }
 
 /// Leaves out what is empty: a reader asks whether it is there.

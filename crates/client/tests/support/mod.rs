@@ -329,6 +329,14 @@ macro_rules! writes {
                 self.react("get_setting", &request, &request.get_ref().name, "").await?;
                 Ok(Response::new(ReadResponse::default()))
             }
+            async fn get_role(&self, request: Request<GetRequest>) -> Result<Response<ReadResponse>, Status> {
+                self.react("get_role", &request, &request.get_ref().name, "").await?;
+                Ok(Response::new(ReadResponse::default()))
+            }
+            async fn list_roles(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
+                self.react("list_roles", &request, &request.get_ref().page_token, "").await?;
+                Ok(Response::new(ListResponse::default()))
+            }
             async fn list_sizes(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
                 self.react("list_sizes", &request, &request.get_ref().page_token, "").await?;
                 Ok(Response::new(ListResponse::default()))
@@ -358,6 +366,13 @@ writes! {
     delete_cluster(DeleteRequest): |m| m.name.clone();
     set_setting(SetSettingRequest): |m| m.name.clone();
     delete_setting(DeleteRequest): |m| m.name.clone();
+    create_role(CreateRoleRequest): |m| m.name.clone();
+    update_role(UpdateRoleRequest): |m| m.name.clone();
+    delete_role(DeleteRequest): |m| m.name.clone();
+    grant_usage(UsageRequest): |m| m.role.clone();
+    revoke_usage(UsageRequest): |m| m.role.clone();
+    create_token(CreateTokenRequest): |m| m.role.clone();
+    delete_token(DeleteTokenRequest): |m| m.role.clone();
     transact(TransactRequest): |m| m.changes.len().to_string();
 }
 

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use tonic::{Status, Streaming};
 
 use super::convert;
-use super::links::{Links, Purpose, within};
+use super::links::{Links, PeerLink, Purpose, within};
 use crate::errors::Malformed;
 use crate::lease::{LeaseTracker, Office};
 use crate::storage::snapshot::{RaftSnapshot, SnapshotData};
@@ -82,7 +82,7 @@ impl PeerClient {
         wire::Envelope { group: self.network.group.clone(), from: self.network.me, to: self.target }
     }
 
-    fn raft(&self) -> Result<wire::raft_client::RaftClient<tonic::transport::Channel>, Unreachable<Types>> {
+    fn raft(&self) -> Result<PeerLink, Unreachable<Types>> {
         self.network.links.client(&self.address, self.purpose).map_err(|status| self.unreachable(&status))
     }
 

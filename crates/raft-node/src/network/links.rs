@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use loadline_api::raft as wire;
 use loadline_api::raft::raft_client::RaftClient;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
-use super::{Dial, MESSAGE_BYTES_MAX};
+use super::{Dial, MESSAGE_BYTES_MAX, Showing};
+
+/// A client that shows the pass of this node.
+pub(crate) type PeerLink = RaftClient<InterceptedService<Channel, Showing>>;
 
 /// What a connection is for. Each has its own, so that a snapshot or a backlog of entries cannot hold up heartbeats,
 /// nor a stuck connection the questions that would find that out.
@@ -37,7 +41,7 @@ impl Links {
         Self { dial, channels: Arc::default(), call }
     }
 
-    pub(crate) fn client(&self, address: &str, purpose: Purpose) -> Result<RaftClient<Channel>, Status> {
+    pub(crate) fn client(&self, address: &str, purpose: Purpose) -> Result<PeerLink, Status> {
         let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (address.to_owned(), purpose);
         let channel = match channels.get(&key) {
@@ -50,7 +54,7 @@ impl Links {
             }
         };
         drop(channels);
-        Ok(RaftClient::new(channel)
+        Ok(RaftClient::with_interceptor(channel, Showing(self.dial.pass()))
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX))
     }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::values::{self, Raw};
-use super::{LogFormat, ServerConfig};
+use super::{LogFormat, ServerConfig, Trust};
 
 /// One thing a node can be told.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +33,7 @@ pub(super) enum Field {
     Count(fn(&mut ServerConfig) -> &mut u64, u64, u64),
     LogLevel(fn(&mut ServerConfig) -> &mut String),
     LogFormat(fn(&mut ServerConfig) -> &mut LogFormat),
+    Trust(fn(&mut ServerConfig) -> &mut Trust),
 }
 
 const KIB: u64 = 1024;
@@ -145,6 +146,20 @@ pub static KEYS: &[Key] = &[
         field: Field::LogLevel(|c| &mut c.log_level),
     },
     Key { name: "log_format", default: "text", help: "text or json.", field: Field::LogFormat(|c| &mut c.log_format) },
+    Key {
+        name: "peer_secret_file",
+        default: "",
+        help: "File with the secret that all nodes of the group share, at least 16 printable characters; without it \
+               anybody who reaches grpc_listen can speak as a node, and a group of several nodes takes no roles.",
+        field: Field::Path(|c| &mut c.peer_secret_file),
+    },
+    Key {
+        name: "trust",
+        default: "nobody",
+        help: "Who needs no login where roles can log in: nobody, or loopback, which is everybody on this machine and for \
+               development only.",
+        field: Field::Trust(|c| &mut c.trust),
+    },
     Key {
         name: "limits.streams_max",
         default: "100",
@@ -259,6 +274,7 @@ impl Key {
             Field::Count(..) => "COUNT",
             Field::LogLevel(_) => "LEVEL",
             Field::LogFormat(_) => "FORMAT",
+            Field::Trust(_) => "WHOM",
         }
     }
 
@@ -274,6 +290,7 @@ impl Key {
             Field::Bytes(at, ..) => values::show_bytes(*at(&mut copy)),
             Field::Count(at, ..) => at(&mut copy).to_string(),
             Field::LogFormat(at) => at(&mut copy).to_string(),
+            Field::Trust(at) => at(&mut copy).to_string(),
         }
     }
 
@@ -289,6 +306,7 @@ impl Key {
             Field::Count(at, min, max) => *at(config) = values::count(raw, min, max)?,
             Field::LogLevel(at) => *at(config) = values::log_level(raw)?,
             Field::LogFormat(at) => *at(config) = values::log_format(raw)?,
+            Field::Trust(at) => *at(config) = values::trust(raw)?,
         }
         Ok(())
     }
@@ -317,6 +335,8 @@ impl Default for ServerConfig {
             shutdown_grace: zero,
             log_level: String::new(),
             log_format: LogFormat::Text,
+            peer_secret_file: std::path::PathBuf::new(),
+            trust: Trust::Nobody,
             limits: super::Limits {
                 streams_max: 0,
                 message_in_max: 0,

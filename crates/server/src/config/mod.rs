@@ -40,6 +40,9 @@ pub struct ServerConfig {
     pub shutdown_grace: Duration,
     pub log_level: String,
     pub log_format: LogFormat,
+    /// Holds what the nodes of the group prove to each other that they are. Empty: they prove nothing.
+    pub peer_secret_file: PathBuf,
+    pub trust: Trust,
     pub limits: Limits,
     /// Where replicas live, as this node reaches it; by name.
     pub backends: Vec<BackendTable>,
@@ -60,6 +63,23 @@ pub struct Limits {
     pub keepalive_interval: Duration,
     pub keepalive_timeout: Duration,
     pub connection_age_max: Duration,
+}
+
+/// Who needs no login where everybody else does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    Nobody,
+    /// Whoever calls from this machine. For development.
+    Loopback,
+}
+
+impl fmt::Display for Trust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Trust::Nobody => "nobody",
+            Trust::Loopback => "loopback",
+        })
+    }
 }
 
 /// How log lines look.

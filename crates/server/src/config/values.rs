@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
 
-use super::LogFormat;
+use super::{LogFormat, Trust};
 
 /// A value as it was written. Variables and flags are always text; the file has types.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(super) fn name(raw: &Raw) -> Result<String, String> {
 }
 
 pub(super) fn path(raw: &Raw) -> Result<PathBuf, String> {
-    raw.text("the path of a folder").map(PathBuf::from)
+    raw.text("a path").map(PathBuf::from)
 }
 
 pub(super) fn address(raw: &Raw) -> Result<String, String> {
@@ -216,6 +216,15 @@ pub(super) fn log_format(raw: &Raw) -> Result<LogFormat, String> {
         "text" => Ok(LogFormat::Text),
         "json" => Ok(LogFormat::Json),
         other => Err(format!("{other:?} is not a format; write {WANTED}")),
+    }
+}
+
+pub(super) fn trust(raw: &Raw) -> Result<Trust, String> {
+    const WANTED: &str = "\"nobody\" or \"loopback\"";
+    match raw.text(WANTED)? {
+        "nobody" => Ok(Trust::Nobody),
+        "loopback" => Ok(Trust::Loopback),
+        other => Err(format!("{other:?} cannot be trusted; write {WANTED}")),
     }
 }
 

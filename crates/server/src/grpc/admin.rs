@@ -2,22 +2,30 @@
 
 use loadline_api::v1::admin_server::Admin;
 use loadline_api::v1::{
-    CreateClusterRequest, CreateSizeRequest, DeleteRequest, GetRequest, ListRequest, ListResponse, ReadResponse,
-    RenameClusterRequest, SetSettingRequest, TransactRequest, UpdateClusterRequest, UpdateSizeRequest, WriteResponse,
+    CreateClusterRequest, CreateRoleRequest, CreateSizeRequest, CreateTokenRequest, DeleteRequest, DeleteTokenRequest,
+    GetRequest, ListRequest, ListResponse, ReadResponse, RenameClusterRequest, SetSettingRequest, TransactRequest,
+    UpdateClusterRequest, UpdateRoleRequest, UpdateSizeRequest, UsageRequest, WriteResponse,
 };
 use loadline_api::{Write, resource};
 use loadline_state_machine::{Actor, Command, Refused, Rejection, ResourceKind, ResourceName, State, rehearse};
 use tonic::{Request, Response};
 
 use super::exchange::{Answer, Exchange};
+use super::guard::Guard;
 use super::{errors, listing, pages};
 
 #[derive(Debug)]
 pub(crate) struct AdminService {
     pub(crate) exchange: Exchange,
+    pub(crate) guard: Guard,
 }
 
 impl AdminService {
+    /// Roles mean nothing if whoever reaches this port can speak as a node.
+    fn closing_is_safe(&self) -> Result<(), tonic::Status> {
+        if self.guard.peers_prove_themselves() { Ok(()) } else { Err(errors::peer_secret_missing()) }
+    }
+
     async fn get(&self, kind: ResourceKind, request: Request<GetRequest>) -> Answer<ReadResponse> {
         let request = request.into_inner();
         if request.name.is_empty() {
@@ -120,6 +128,45 @@ impl Admin for AdminService {
 
     async fn delete_setting(&self, request: Request<DeleteRequest>) -> Answer<WriteResponse> {
         self.exchange.write(request, |request| Write::delete(ResourceKind::Setting, request)).await
+    }
+
+    async fn create_role(&self, request: Request<CreateRoleRequest>) -> Answer<WriteResponse> {
+        self.closing_is_safe()?;
+        self.exchange.write(request, Write::create_role).await
+    }
+
+    async fn get_role(&self, request: Request<GetRequest>) -> Answer<ReadResponse> {
+        self.get(ResourceKind::Role, request).await
+    }
+
+    async fn list_roles(&self, request: Request<ListRequest>) -> Answer<ListResponse> {
+        self.list(ResourceKind::Role, request).await
+    }
+
+    async fn update_role(&self, request: Request<UpdateRoleRequest>) -> Answer<WriteResponse> {
+        self.closing_is_safe()?;
+        self.exchange.write(request, Write::update_role).await
+    }
+
+    async fn delete_role(&self, request: Request<DeleteRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::delete_role).await
+    }
+
+    async fn grant_usage(&self, request: Request<UsageRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::grant_usage).await
+    }
+
+    async fn revoke_usage(&self, request: Request<UsageRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::revoke_usage).await
+    }
+
+    async fn create_token(&self, request: Request<CreateTokenRequest>) -> Answer<WriteResponse> {
+        self.closing_is_safe()?;
+        self.exchange.write(request, Write::create_token).await
+    }
+
+    async fn delete_token(&self, request: Request<DeleteTokenRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::delete_token).await
     }
 
     async fn transact(&self, request: Request<TransactRequest>) -> Answer<WriteResponse> {

@@ -234,6 +234,18 @@ pub(crate) fn completed(headers: &HeaderMap) -> Option<Status> {
     Some(Answer::new(code, reason, status.message()).status())
 }
 
+/// Nobody knows who asks.
+pub(crate) fn unauthenticated(reason: &'static str, message: &str) -> Status {
+    Answer::new(Code::Unauthenticated, reason, message).status()
+}
+
+/// The first credential would lock a door whose other side stands open.
+pub(crate) fn peer_secret_missing() -> Status {
+    let message = "the nodes of this group do not prove to each other who they are, so roles would protect nothing: put the \
+                   same secret into a file for every node and name it in peer_secret_file, then create roles";
+    Answer::new(Code::FailedPrecondition, "PEER_SECRET_MISSING", message).status()
+}
+
 /// Turned away at the door.
 pub(crate) fn overloaded(service: &str, at_once_max: usize) -> Status {
     let message =

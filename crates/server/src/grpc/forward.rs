@@ -17,8 +17,9 @@ use crate::config::ServerConfig;
 /// Metadata key that marks a call as passed on already: two nodes that each take the other for the leader must not play
 /// ball with it.
 const FORWARDED: &str = "loadline-forwarded-by";
-/// What is passed on along with the message itself.
-const PASSED_ON: [&str; 2] = ["loadline-actor", "grpc-timeout"];
+/// What is passed on along with the message itself. The leader looks at the caller's token for itself: a claim to have
+/// looked at it could be made by anybody.
+const PASSED_ON: [&str; 3] = ["loadline-actor", "authorization", "grpc-timeout"];
 
 /// Connections to whoever leads.
 #[derive(Debug)]

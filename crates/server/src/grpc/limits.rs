@@ -32,7 +32,7 @@ pub(crate) enum Lasts {
 }
 
 /// Every method, so that a path that a caller made up does not become a label of its own.
-pub(crate) const METHODS: [(&str, &str, Lasts); 46] = [
+pub(crate) const METHODS: [(&str, &str, Lasts); 55] = [
     ("Admin", "CreateSize", Lasts::AMoment),
     ("Admin", "GetSize", Lasts::AMoment),
     ("Admin", "ListSizes", Lasts::AMoment),
@@ -48,6 +48,15 @@ pub(crate) const METHODS: [(&str, &str, Lasts); 46] = [
     ("Admin", "ListSettings", Lasts::AMoment),
     ("Admin", "SetSetting", Lasts::AMoment),
     ("Admin", "DeleteSetting", Lasts::AMoment),
+    ("Admin", "CreateRole", Lasts::AMoment),
+    ("Admin", "GetRole", Lasts::AMoment),
+    ("Admin", "ListRoles", Lasts::AMoment),
+    ("Admin", "UpdateRole", Lasts::AMoment),
+    ("Admin", "DeleteRole", Lasts::AMoment),
+    ("Admin", "GrantUsage", Lasts::AMoment),
+    ("Admin", "RevokeUsage", Lasts::AMoment),
+    ("Admin", "CreateToken", Lasts::AMoment),
+    ("Admin", "DeleteToken", Lasts::AMoment),
     ("Admin", "Transact", Lasts::AMoment),
     ("Scaling", "CreateStrategy", Lasts::AMoment),
     ("Scaling", "UpdateStrategy", Lasts::AMoment),

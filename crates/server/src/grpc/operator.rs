@@ -43,6 +43,14 @@ pub(crate) struct OperatorService {
 
 type Answered<T> = Result<Response<T>, Status>;
 
+impl OperatorService {
+    /// What only a superuser may. Asked at the node that is called, and once more at the leader if it is passed on.
+    fn authorize<T>(&self, request: &Request<T>, what: &'static str) -> Result<(), Status> {
+        let actor = actor_of(request)?;
+        self.node.latest().authorize_operator(&actor, what).map_err(|rejection| errors::rejected(&rejection))
+    }
+}
+
 #[tonic::async_trait]
 impl Operator for OperatorService {
     async fn status(&self, request: Request<StatusRequest>) -> Answered<NodeStatus> {
@@ -93,6 +101,7 @@ impl Operator for OperatorService {
     }
 
     async fn add_peer(&self, request: Request<AddPeerRequest>) -> Answered<ListPeersResponse> {
+        self.authorize(&request, "AddPeer")?;
         required("peer", &request.get_ref().peer, "name, id or address of a node that has joined")?;
         if let Doer::There(mut leader) = self.forwarding.doer(&request)? {
             return answered(leader.add_peer(self.forwarding.mark(request)).await);
@@ -103,6 +112,7 @@ impl Operator for OperatorService {
     }
 
     async fn remove_peer(&self, request: Request<RemovePeerRequest>) -> Answered<ListPeersResponse> {
+        self.authorize(&request, "RemovePeer")?;
         required("peer", &request.get_ref().peer, "id of a node, or a name that only one has")?;
         if let Doer::There(mut leader) = self.forwarding.doer(&request)? {
             return answered(leader.remove_peer(self.forwarding.mark(request)).await);
@@ -115,6 +125,7 @@ impl Operator for OperatorService {
         &self,
         request: Request<TransferLeadershipRequest>,
     ) -> Answered<TransferLeadershipResponse> {
+        self.authorize(&request, "TransferLeadership")?;
         if let Doer::There(mut leader) = self.forwarding.doer(&request)? {
             return answered(leader.transfer_leadership(self.forwarding.mark(request)).await);
         }
@@ -135,7 +146,9 @@ impl Operator for OperatorService {
 
     type SaveSnapshotStream = ReceiverStream<Result<SnapshotData, Status>>;
 
-    async fn save_snapshot(&self, _request: Request<SaveSnapshotRequest>) -> Answered<Self::SaveSnapshotStream> {
+    async fn save_snapshot(&self, request: Request<SaveSnapshotRequest>) -> Answered<Self::SaveSnapshotStream> {
+        // Among what it holds is what is kept of every password.
+        self.authorize(&request, "SaveSnapshot")?;
         let file = self.node.save_snapshot().await.map_err(|error| errors::read(&error))?;
         let (messages, received) = mpsc::channel(CHUNKS_WAITING);
         tokio::spawn(send_file(file, messages));
@@ -146,6 +159,7 @@ impl Operator for OperatorService {
         &self,
         request: Request<Streaming<RestoreSnapshotRequest>>,
     ) -> Answered<RestoreSnapshotResponse> {
+        self.authorize(&request, "RestoreSnapshot")?;
         let actor = actor_of(&request)?;
         self.restores.restore(actor, request.into_inner()).await.map(Response::new)
     }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this is a test, its helpers too")]
 
+mod access;
 mod acting;
 mod admin;
 mod common;

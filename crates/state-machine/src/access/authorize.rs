@@ -9,7 +9,7 @@ use crate::configuration::like::Like;
 use crate::decide::Moment;
 use crate::{
     Action, ActionId, Actor, Cluster, ClusterId, ClusterRef, Command, PasswordChange, Proof, Rejection, State,
-    TargetName,
+    TargetName, Time,
 };
 
 /// What somebody can do who was let in.
@@ -25,7 +25,7 @@ pub(crate) fn authorize(state: &State, at: Moment, actor: &Actor, command: &Comm
     if !state.roles.closed() {
         return Ok(());
     }
-    let power = power(state, at, actor)?;
+    let power = power(state, at.now, actor)?;
     let asked = Asked { state, power, what: command.kind_name() };
     match command {
         Command::AnnounceLeader { .. }
@@ -78,17 +78,29 @@ pub(crate) fn authorize(state: &State, at: Moment, actor: &Actor, command: &Comm
     }
 }
 
-fn power<'a>(state: &'a State, at: Moment, actor: &Actor) -> Result<Power<'a>, Rejection> {
+impl State {
+    /// Whether this actor may do what is no command and takes a superuser: change who is a member, or take a backup.
+    /// `what` is what a person would call it.
+    pub fn authorize_operator(&self, actor: &Actor, what: &'static str) -> Result<(), Rejection> {
+        if !self.roles.closed() {
+            return Ok(());
+        }
+        Asked { state: self, power: power(self, self.now, actor)?, what }.superuser()
+    }
+}
+
+fn power<'a>(state: &'a State, now: Time, actor: &Actor) -> Result<Power<'a>, Rejection> {
     match &actor.proof {
         Proof::Said => Err(AccessRejection::LoginRequired.into()),
         Proof::Node => Ok(Power::Node),
-        Proof::Machine => Ok(Power::Everything),
+        // Under the name of a role it has what that role has, so that privileges can be tried out.
+        Proof::Machine => Ok(state.roles.get(&actor.name).map_or(Power::Everything, Power::Role)),
         Proof::Password => {
             let gone = || AccessRejection::RoleGone { role: actor.name.clone() };
             Ok(Power::Role(state.roles.get(&actor.name).ok_or_else(gone)?))
         }
         Proof::Token(id) => {
-            let valid = state.roles.token(id).filter(|(_, token)| token.is_valid_at(at.now));
+            let valid = state.roles.token(id).filter(|(_, token)| token.is_valid_at(now));
             let own = valid.filter(|(role, _)| role.name == actor.name);
             let gone = || AccessRejection::TokenGone { token: id.clone() };
             Ok(Power::Role(own.ok_or_else(gone)?.0))
