@@ -5,17 +5,17 @@
 //! - [`print`]: from statements back to text, in one canonical spelling.
 //! - [`to_command`]: what a statement asks to be written, as commands of the state machine, and a transaction of them.
 //! - [`to_query`]: what a statement asks to be shown, as a query of the tables.
+//! - [`tables`]: what can be asked: tables over a fork of the state and over the journal, through SQLite.
 //! - [`error`]: what goes wrong, as an SQLSTATE with a place, whoever found it.
 //!
 //! Deliberately not here: connections, sessions and who may what (`crates/server`), and whether a name or an option makes
 //! sense, which the state machine alone decides.
 
-#![forbid(unsafe_code)]
-
 pub mod error;
 mod parse;
 mod print;
 pub mod statement;
+pub mod tables;
 mod to_command;
 mod to_query;
 
