@@ -3,6 +3,7 @@
 //! A library, so that the command line, tests and a simulator run the same wiring. Where to look:
 //! - [`config`] is what a node is told; [`serve`] is the wiring; `shutdown` is its end;
 //! - `grpc` answers callers: `admin`, `watch`, `operator`, each behind a door (`limits`), with one map of `errors`;
+//! - `pg` answers SQL, over the protocol of PostgreSQL;
 //! - `http` answers probes and Prometheus, from `readiness` and `metrics`;
 //! - `incoming` is what a simulator brings its own of: sockets, and the clock that answers are dated by;
 //! - `leading` is what only the leader does;
@@ -22,6 +23,7 @@ mod leading;
 mod logging;
 mod metrics;
 mod peers;
+mod pg;
 mod proposals;
 mod readiness;
 pub mod replay;

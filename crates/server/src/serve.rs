@@ -46,6 +46,7 @@ use crate::leading;
 use crate::logging::init_logging;
 use crate::metrics::Metrics;
 use crate::peers;
+use crate::pg::{LoopbackOnly, Sql};
 use crate::proposals::Proposals;
 use crate::readiness::Readiness;
 use crate::scaling_figures;
@@ -77,6 +78,8 @@ pub enum ServeError {
     Grpc(#[source] tonic::transport::Error),
     #[error("the HTTP server failed")]
     Http(#[source] io::Error),
+    #[error("the SQL server failed")]
+    Pg(#[source] io::Error),
     #[error("{reason}{}", how_to_recover(.reason))]
     Stopped { reason: StopReason },
 }
@@ -103,6 +106,8 @@ fn how_to_recover(reason: &StopReason) -> &'static str {
 pub struct Listeners<G = TcpListener, H = TcpListener> {
     pub grpc: G,
     pub http: H,
+    /// For SQL, where it is wanted.
+    pub pg: Option<TcpListener>,
 }
 
 impl Listeners {
@@ -113,7 +118,11 @@ impl Listeners {
         }
         let grpc = listen("grpc_listen", &config.grpc_listen).await?;
         let http = listen("http_listen", &config.http_listen).await?;
-        Ok(Listeners { grpc, http })
+        let pg = match config.pg_listen.as_str() {
+            "" => None,
+            address => Some(listen("pg_listen", address).await?),
+        };
+        Ok(Listeners { grpc, http, pg })
     }
 }
 
@@ -263,6 +272,14 @@ where
     };
     let http = axum::serve(listeners.http, pages.router());
 
+    let stop_sql = CancellationToken::new();
+    let pg = listeners.pg.map(|listener| {
+        let login = Arc::new(LoopbackOnly { trusted: config.pg_trust_loopback });
+        let address = listener.local_addr().ok();
+        let sql = Sql::new(node.clone(), proposals.clone(), &config, login, address);
+        AbortOnDropHandle::new(tokio::spawn(sql.serve(listener, stop_sql.clone())))
+    });
+
     let _background = [
         AbortOnDropHandle::new(tokio::spawn(readiness.clone().keep_trying())),
         AbortOnDropHandle::new(tokio::spawn(follow_readiness(readiness, health))),
@@ -282,12 +299,15 @@ where
         doors: doors.all(),
         grpc: AbortOnDropHandle::new(tokio::spawn(grpc)),
         http: AbortOnDropHandle::new(tokio::spawn(http.into_future())),
+        stop_sql,
+        pg,
     };
     tokio::select! {
         biased;
         reason = node.stopped() => Err(ServeError::Stopped { reason }),
         ended = &mut remains.grpc => Err(grpc_ended(ended)),
         ended = &mut remains.http => Err(http_ended(ended)),
+        ended = ended_sql(&mut remains.pg) => Err(ended),
         () = shutdown => {
             shutdown::gracefully(remains, config.shutdown_grace).await;
             Ok(())
@@ -372,6 +392,18 @@ fn http_ended(ended: Result<io::Result<()>, tokio::task::JoinError>) -> ServeErr
         Ok(Err(error)) => ServeError::Http(error),
         Ok(Ok(())) => ServeError::Http(io::Error::other("it ended by itself")),
         Err(error) => ServeError::Http(io::Error::other(error)),
+    }
+}
+
+/// Never, if there is no SQL.
+async fn ended_sql(pg: &mut Option<AbortOnDropHandle<io::Result<()>>>) -> ServeError {
+    match pg {
+        None => std::future::pending().await,
+        Some(pg) => match pg.await {
+            Ok(Err(error)) => ServeError::Pg(error),
+            Ok(Ok(())) => ServeError::Pg(io::Error::other("it ended by itself")),
+            Err(error) => ServeError::Pg(io::Error::other(error)),
+        },
     }
 }
 

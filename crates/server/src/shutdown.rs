@@ -28,10 +28,12 @@ pub(crate) struct Remains {
     pub(crate) grpc: AbortOnDropHandle<Result<(), tonic::transport::Error>>,
     pub(crate) http: AbortOnDropHandle<io::Result<()>>,
     pub(crate) leading: AbortOnDropHandle<()>,
+    pub(crate) stop_sql: CancellationToken,
+    pub(crate) pg: Option<AbortOnDropHandle<io::Result<()>>>,
 }
 
 pub(crate) async fn gracefully(remains: Remains, grace: Duration) {
-    let Remains { node, closing, stop_accepting, doors, grpc, http, leading } = remains;
+    let Remains { node, closing, stop_accepting, doors, grpc, http, leading, stop_sql, pg } = remains;
     let give_up = Instant::now() + grace;
     info!(grace = ?grace, "shutting down");
     closing.cancel();
@@ -45,9 +47,13 @@ pub(crate) async fn gracefully(remains: Remains, grace: Duration) {
         Err(_) => warn!("leadership was not handed on in time; the others elect a leader by themselves"),
     }
     stop_accepting.cancel();
+    stop_sql.cancel();
     let inside = async {
         for door in &doors {
             drop(door.emptied().await);
+        }
+        if let Some(pg) = pg {
+            let _ended = pg.await;
         }
     };
     if timeout_at(give_up, inside).await.is_err() {

@@ -114,6 +114,7 @@ mod tests {
             pid: Some(7),
             grpc: String::new(),
             http: String::new(),
+            pg: String::new(),
             data_dir: "/x/n2/data".into(),
             log: "/x/n2/node.log".into(),
         };

@@ -15,6 +15,7 @@ const FILE: &str = "nodes.json";
 const NODES_DEFAULT: u16 = 3;
 const GRPC_PORT_DEFAULT: u16 = 7701;
 const HTTP_PORT_DEFAULT: u16 = 8701;
+const PG_PORT_DEFAULT: u16 = 5701;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Layout {
@@ -26,6 +27,9 @@ pub(super) struct Place {
     pub(super) name: String,
     pub(super) grpc_port: u16,
     pub(super) http_port: u16,
+    /// For SQL. A folder of before there was any has none yet.
+    #[serde(default)]
+    pub(super) pg_port: u16,
 }
 
 impl Place {
@@ -35,6 +39,10 @@ impl Place {
 
     pub(super) fn http(&self) -> String {
         format!("127.0.0.1:{}", self.http_port)
+    }
+
+    pub(super) fn pg(&self) -> String {
+        format!("127.0.0.1:{}", self.pg_port)
     }
 }
 
@@ -86,8 +94,20 @@ impl Layout {
             (None, Some(before)) => before,
             (first, _) => ports::series(first.unwrap_or(HTTP_PORT_DEFAULT), count, "--http-port", &grpc)?,
         };
-        let place = |(number, (grpc_port, http_port))| Place { name: format!("n{}", number + 1), grpc_port, http_port };
-        let nodes = grpc.into_iter().zip(http).enumerate().map(place).collect();
+        let taken: Vec<u16> = grpc.iter().chain(&http).copied().collect();
+        // Whoever wants free ports for HTTP hardly wants this one to be taken.
+        let wanted = args.pg_port.or(args.http_port.filter(|port| *port == 0));
+        let pg = match (wanted, before(|place| place.pg_port).filter(|before| !before.contains(&0))) {
+            (None, Some(before)) => before,
+            (first, _) => ports::series(first.unwrap_or(PG_PORT_DEFAULT), count, "--pg-port", &taken)?,
+        };
+        let place = |(number, ((grpc_port, http_port), pg_port))| Place {
+            name: format!("n{}", number + 1),
+            grpc_port,
+            http_port,
+            pg_port,
+        };
+        let nodes = grpc.into_iter().zip(http).zip(pg).enumerate().map(place).collect();
         Ok(Layout { nodes })
     }
 
@@ -102,7 +122,12 @@ impl Layout {
             what: format!("HTTP of {}", place.name),
             flag: "--http-port",
         });
-        grpc.chain(http).collect()
+        let pg = self.nodes.iter().map(|place| Wanted {
+            port: place.pg_port,
+            what: format!("SQL of {}", place.name),
+            flag: "--pg-port",
+        });
+        grpc.chain(http).chain(pg).collect()
     }
 }
 
@@ -118,6 +143,7 @@ mod tests {
             ephemeral: false,
             grpc_port,
             http_port,
+            pg_port: None,
             no_demo: false,
             detach: false,
             detached: false,
@@ -156,6 +182,11 @@ mod tests {
         let layout = Layout::decide(&args(None, None, None), None).expect("a layout");
         layout.keep(folder.path()).expect("kept");
         assert_eq!(Layout::kept(folder.path()), Ok(Some(layout)));
+        let old = r#"{"nodes": [{"name": "n1", "grpc_port": 9000, "http_port": 9100}]}"#;
+        std::fs::write(folder.path().join(FILE), old).expect("written");
+        let kept = Layout::kept(folder.path()).expect("one of before there was SQL");
+        let layout = Layout::decide(&args(None, None, None), kept.as_ref()).expect("a layout");
+        assert_eq!(layout.nodes[0].pg_port, PG_PORT_DEFAULT);
         std::fs::write(folder.path().join(FILE), "{}").expect("written");
         assert!(Layout::kept(folder.path()).expect_err("nonsense").message.contains("nodes.json"));
     }

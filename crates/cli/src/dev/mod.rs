@@ -83,6 +83,9 @@ struct StartArgs {
     /// HTTP port of the first node, the others follow; 0 takes free ones [default: 8701, or as before]
     #[arg(long, value_name = "PORT")]
     http_port: Option<u16>,
+    /// SQL port of the first node, the others follow; 0 takes free ones [default: 5701, or as before]
+    #[arg(long, value_name = "PORT")]
+    pg_port: Option<u16>,
     /// Leave out the cluster demo, its sizes and its strategies
     #[arg(long)]
     no_demo: bool,

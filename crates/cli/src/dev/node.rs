@@ -94,6 +94,8 @@ impl DevNode {
             .arg(&self.data_dir)
             .args(["--grpc-listen", &self.place.grpc()])
             .args(["--http-listen", &self.place.http()])
+            .args(["--pg-listen", &self.place.pg()])
+            .args(["--pg-trust-loopback", "true"])
             .args(["--advertise", &self.place.grpc()])
             .args(["--peers", &peers.join(",")])
             .args(["--shutdown-grace", "3s"])
@@ -157,6 +159,7 @@ impl DevNode {
             pid: self.pid(),
             grpc: self.place.grpc(),
             http: self.place.http(),
+            pg: self.place.pg(),
             data_dir: self.data_dir.clone(),
             log: self.log.clone(),
         }

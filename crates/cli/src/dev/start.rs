@@ -62,7 +62,7 @@ pub(super) fn start(args: &StartArgs, format: Format, console: &mut Console) -> 
 
 /// Free ports may be taken between finding and using them; those that were asked for by number are not replaced.
 fn free_layout(args: &StartArgs, kept: Option<&Layout>) -> Result<Layout, Failed> {
-    let any = (args.grpc_port == Some(0) && kept.is_none()) || args.http_port == Some(0);
+    let any = (args.grpc_port == Some(0) && kept.is_none()) || args.http_port == Some(0) || args.pg_port == Some(0);
     let mut tries = 0;
     loop {
         tries += 1;
@@ -127,8 +127,18 @@ fn announce(
     let me = how_to_call_me();
     let (place, end) = if args.detach { ("", "") } else { (" in another terminal", "Ctrl-C here, or ") };
     let try_this = if state.demo { demo_commands(&me) } else { plain_commands(&me) };
-    console.say(&format!("Try{place}:\n{try_this}Stop with {end}{me} dev stop."));
+    let sql = state.nodes.first().map(|node| sql_hint(&node.pg)).unwrap_or_default();
+    console.say(&format!("Try{place}:\n{try_this}{sql}Stop with {end}{me} dev stop."));
     Ok(())
+}
+
+/// How to use SQL, and who may.
+fn sql_hint(address: &str) -> String {
+    let port = address.rsplit_once(':').map_or(address, |(_, port)| port);
+    format!(
+        "SQL: psql -h 127.0.0.1 -p {port} -U loadline loadline\n\
+         Everybody on this machine is a superuser there, without a password; nobody else is let in.\n"
+    )
 }
 
 fn plain_commands(me: &str) -> String {
@@ -170,7 +180,8 @@ fn detach(args: &StartArgs, folder: &Path, format: Format, console: &mut Console
         .map_err(|error| Failed::new(Exit::Failure, format!("{} cannot be written: {error}", path.display())))?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["dev", "start", "--detached", "--data-dir"]).arg(folder);
-    for (flag, value) in [("--nodes", args.nodes), ("--grpc-port", args.grpc_port), ("--http-port", args.http_port)] {
+    let ports = [("--grpc-port", args.grpc_port), ("--http-port", args.http_port), ("--pg-port", args.pg_port)];
+    for (flag, value) in [("--nodes", args.nodes)].into_iter().chain(ports) {
         if let Some(value) = value {
             command.args([flag, &value.to_string()]);
         }

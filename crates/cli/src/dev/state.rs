@@ -30,6 +30,8 @@ pub(super) struct NodeState {
     pub(super) pid: Option<i32>,
     pub(super) grpc: String,
     pub(super) http: String,
+    #[serde(default)]
+    pub(super) pg: String,
     pub(super) data_dir: PathBuf,
     pub(super) log: PathBuf,
 }
@@ -90,6 +92,7 @@ pub(super) struct DevView {
     pub(super) role: Option<String>,
     pub(super) grpc: String,
     pub(super) http: String,
+    pub(super) sql: String,
     pub(super) log: PathBuf,
 }
 
@@ -100,6 +103,7 @@ impl View for DevView {
         Column::always("ROLE"),
         Column::always("GRPC"),
         Column::always("HTTP"),
+        Column::always("SQL"),
         Column::wide("LOG"),
     ];
 
@@ -110,6 +114,7 @@ impl View for DevView {
             self.role.clone().unwrap_or_else(|| "down".to_owned()),
             self.grpc.clone(),
             self.http.clone(),
+            self.sql.clone(),
             self.log.display().to_string(),
         ]
     }

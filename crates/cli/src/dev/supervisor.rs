@@ -235,6 +235,7 @@ pub(super) fn views(state: &DevState, reports: &[NodeReport]) -> Vec<DevView> {
             role: role(&node.name),
             grpc: node.grpc.clone(),
             http: node.http.clone(),
+            sql: node.pg.clone(),
             log: node.log.clone(),
         })
         .collect()

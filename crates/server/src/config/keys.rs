@@ -34,6 +34,8 @@ pub(super) enum Field {
     LogLevel(fn(&mut ServerConfig) -> &mut String),
     LogFormat(fn(&mut ServerConfig) -> &mut LogFormat),
     Trust(fn(&mut ServerConfig) -> &mut Trust),
+    /// `true` or `false`.
+    Switch(fn(&mut ServerConfig) -> &mut bool),
 }
 
 const KIB: u64 = 1024;
@@ -65,6 +67,18 @@ pub static KEYS: &[Key] = &[
         default: "127.0.0.1:8700",
         help: "Address to listen on for /livez, /readyz and /metrics.",
         field: Field::Address(|c| &mut c.http_listen),
+    },
+    Key {
+        name: "pg_listen",
+        default: "",
+        help: "Address to listen on for SQL, with psql or any PostgreSQL driver, such as 127.0.0.1:5432; no SQL if not given.",
+        field: Field::Address(|c| &mut c.pg_listen),
+    },
+    Key {
+        name: "pg_trust_loopback",
+        default: "false",
+        help: "Whether everybody on this machine may use SQL without a password, as a superuser; for development.",
+        field: Field::Switch(|c| &mut c.pg_trust_loopback),
     },
     Key {
         name: "advertise",
@@ -217,6 +231,34 @@ pub static KEYS: &[Key] = &[
         field: Field::Count(|c| &mut c.limits.operator_calls_max, 1, 10_000),
     },
     Key {
+        name: "limits.pg_connections_max",
+        default: "200",
+        help: "SQL connections at once; more are refused with 53300.",
+        field: Field::Count(|c| &mut c.limits.pg_connections_max, 1, 100_000),
+    },
+    Key {
+        name: "limits.pg_statements_max",
+        default: "16",
+        help: "SQL queries under way at once; more are refused with 53300.",
+        field: Field::Count(|c| &mut c.limits.pg_statements_max, 1, 1_000),
+    },
+    Key {
+        name: "limits.pg_statement_timeout",
+        default: "30s",
+        help: "Longest time that a SQL statement may take; a session may ask for less with statement_timeout.",
+        field: Field::Duration(
+            |c| &mut c.limits.pg_statement_timeout,
+            Duration::from_millis(10),
+            Duration::from_secs(3600),
+        ),
+    },
+    Key {
+        name: "limits.pg_rows_max",
+        default: "1000000",
+        help: "Rows of one SQL answer; a query with more is refused with 54000.",
+        field: Field::Count(|c| &mut c.limits.pg_rows_max, 1, 100_000_000),
+    },
+    Key {
         name: "limits.restore_max",
         default: "256MiB",
         help: "Largest snapshot file that can be restored; it is held in memory while it is checked.",
@@ -275,6 +317,7 @@ impl Key {
             Field::LogLevel(_) => "LEVEL",
             Field::LogFormat(_) => "FORMAT",
             Field::Trust(_) => "WHOM",
+            Field::Switch(_) => "BOOL",
         }
     }
 
@@ -291,6 +334,7 @@ impl Key {
             Field::Count(at, ..) => at(&mut copy).to_string(),
             Field::LogFormat(at) => at(&mut copy).to_string(),
             Field::Trust(at) => at(&mut copy).to_string(),
+            Field::Switch(at) => at(&mut copy).to_string(),
         }
     }
 
@@ -307,6 +351,7 @@ impl Key {
             Field::LogLevel(at) => *at(config) = values::log_level(raw)?,
             Field::LogFormat(at) => *at(config) = values::log_format(raw)?,
             Field::Trust(at) => *at(config) = values::trust(raw)?,
+            Field::Switch(at) => *at(config) = values::switch(raw)?,
         }
         Ok(())
     }
@@ -321,6 +366,8 @@ impl Default for ServerConfig {
             data_dir: std::path::PathBuf::new(),
             grpc_listen: String::new(),
             http_listen: String::new(),
+            pg_listen: String::new(),
+            pg_trust_loopback: false,
             advertise: String::new(),
             peers: Vec::new(),
             join: Vec::new(),
@@ -346,6 +393,10 @@ impl Default for ServerConfig {
                 requests_max: 0,
                 watches_max: 0,
                 operator_calls_max: 0,
+                pg_connections_max: 0,
+                pg_statements_max: 0,
+                pg_statement_timeout: zero,
+                pg_rows_max: 0,
                 restore_max: 0,
                 keepalive_interval: zero,
                 keepalive_timeout: zero,
@@ -386,6 +437,7 @@ mod tests {
                 Field::Count(_, _, max) => &max.to_string(),
                 Field::LogLevel(_) => "trace",
                 Field::LogFormat(_) => "json",
+                Field::Switch(_) => "true",
             };
             key.set(&mut config, &Raw::Text(other.to_owned())).unwrap();
             let changed: Vec<&str> = KEYS

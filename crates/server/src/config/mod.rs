@@ -25,6 +25,9 @@ pub struct ServerConfig {
     pub data_dir: PathBuf,
     pub grpc_listen: String,
     pub http_listen: String,
+    /// For SQL; empty: there is none.
+    pub pg_listen: String,
+    pub pg_trust_loopback: bool,
     /// Where other nodes and clients reach `grpc_listen`. Never empty after [`load`](fn@load).
     pub advertise: String,
     pub peers: Vec<String>,
@@ -59,6 +62,10 @@ pub struct Limits {
     pub requests_max: u64,
     pub watches_max: u64,
     pub operator_calls_max: u64,
+    pub pg_connections_max: u64,
+    pub pg_statements_max: u64,
+    pub pg_statement_timeout: Duration,
+    pub pg_rows_max: u64,
     pub restore_max: u64,
     pub keepalive_interval: Duration,
     pub keepalive_timeout: Duration,

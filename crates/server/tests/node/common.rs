@@ -1,6 +1,7 @@
 //! Nodes to talk to, and the one way to check a refusal.
 
 use std::fmt::Debug;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use loadline_api::v1::admin_client::AdminClient;
@@ -26,6 +27,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Node {
     pub(crate) grpc: String,
     pub(crate) http: String,
+    /// Where SQL is spoken, if it is.
+    pub(crate) pg: Option<SocketAddr>,
     pub(crate) folder: tempfile::TempDir,
     pub(crate) channel: Channel,
     stop: oneshot::Sender<()>,
@@ -45,6 +48,7 @@ impl Place {
         let listeners = Listeners {
             grpc: TcpListener::bind("127.0.0.1:0").await.unwrap(),
             http: TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            pg: None,
         };
         Place {
             grpc: listeners.grpc.local_addr().unwrap().to_string(),
@@ -52,6 +56,13 @@ impl Place {
             listeners,
             folder: tempfile::tempdir().unwrap(),
         }
+    }
+
+    /// The same, with a port for SQL on which everybody of this machine is a superuser.
+    pub(crate) async fn with_sql() -> Place {
+        let mut place = Place::new().await;
+        place.listeners.pg = Some(TcpListener::bind("127.0.0.1:0").await.unwrap());
+        place
     }
 
     /// A configuration for a node here. Time does not tick, so that only what a test writes is in the log.
@@ -65,6 +76,7 @@ impl Place {
             peers: peers.iter().map(|peer| (*peer).to_owned()).collect(),
             tick_every: Duration::from_secs(60),
             disk_reserve: 0,
+            pg_trust_loopback: self.listeners.pg.is_some(),
             ..ServerConfig::default()
         }
     }
@@ -73,22 +85,24 @@ impl Place {
         let (stop, stopped) = oneshot::channel();
         // Shown when a test fails; RUST_LOG=info shows more.
         let _ = tracing_subscriber::fmt().with_test_writer().with_env_filter(EnvFilter::from_default_env()).try_init();
+        let pg = self.listeners.pg.as_ref().map(|listener| listener.local_addr().unwrap());
         let running = tokio::spawn(serve_on(self.listeners, config, async {
             let _ = stopped.await;
         }));
         let channel = Channel::from_shared(format!("http://{}", self.grpc)).unwrap().connect_lazy();
-        Node { grpc: self.grpc, http: self.http, folder: self.folder, channel, stop, running }
+        Node { grpc: self.grpc, http: self.http, pg, folder: self.folder, channel, stop, running }
     }
 
     /// The same in another world than this machine's.
     pub(crate) fn start_in(self, config: ServerConfig, change: impl FnOnce(World) -> World) -> Node {
         let (stop, stopped) = oneshot::channel();
         let world = change(World::real(&config).unwrap());
+        let pg = self.listeners.pg.as_ref().map(|listener| listener.local_addr().unwrap());
         let running = tokio::spawn(serve_in(world, self.listeners, config, async {
             let _ = stopped.await;
         }));
         let channel = Channel::from_shared(format!("http://{}", self.grpc)).unwrap().connect_lazy();
-        Node { grpc: self.grpc, http: self.http, folder: self.folder, channel, stop, running }
+        Node { grpc: self.grpc, http: self.http, pg, folder: self.folder, channel, stop, running }
     }
 }
 
@@ -100,6 +114,17 @@ impl Node {
 
     pub(crate) async fn alone_with(change: impl FnOnce(&mut ServerConfig)) -> Node {
         let place = Place::new().await;
+        let mut config = place.config("n1", &[&place.grpc]);
+        change(&mut config);
+        let node = place.start(config);
+        node.until_ready().await;
+        eventually("the node leads", async || node.status().await.role == "leader").await;
+        node
+    }
+
+    /// A group of one that speaks SQL.
+    pub(crate) async fn alone_with_sql(change: impl FnOnce(&mut ServerConfig)) -> Node {
+        let place = Place::with_sql().await;
         let mut config = place.config("n1", &[&place.grpc]);
         change(&mut config);
         let node = place.start(config);

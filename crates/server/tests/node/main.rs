@@ -12,5 +12,6 @@ mod limits;
 mod operator;
 mod scaling;
 mod scaling_figures;
+mod sql;
 mod start;
 mod watch;

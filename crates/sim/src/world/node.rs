@@ -128,7 +128,7 @@ impl Machine {
                     }),
                     onlooker,
                 };
-                let listeners = Listeners { grpc: port, http: Silent };
+                let listeners = Listeners { grpc: port, http: Silent, pg: None };
                 match serve_in(world, listeners, inner.config.clone(), std::future::pending()).await {
                     Ok(()) => "it was told to".to_owned(),
                     Err(error) => with_causes(&error),

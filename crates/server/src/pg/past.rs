@@ -1,0 +1,213 @@
+//! What is over, from the journal of this node: settled actions, past decisions, ended operations, and what happened when.
+//!
+//! The audit index says where to look, the journal what happened there. What was read once is kept, up to a number of rows, so
+//! that a query pays only for what is new since the last one. A node that was brought up to date by a snapshot has no journal of
+//! the time before; another one may.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use loadline_log::JournalError;
+use loadline_raft_node::{JournalEntry, Node};
+use loadline_sql::tables::{Budget, EndedOperation, EventRow, Past};
+use loadline_sql::{SqlError, SqlState};
+use loadline_state_machine::{
+    Action, Cause, Decision, Event, State, Time, audit, decode_caused_events, decode_events, resource_changes,
+};
+
+/// Rows that are kept, the newest ones. An action has some 600 bytes, a decision a few thousand.
+const ACTIONS_MAX: usize = 50_000;
+const DECISIONS_MAX: usize = 10_000;
+const OPERATIONS_MAX: usize = 10_000;
+/// Events that are shown. They are not kept: few ask for them.
+const EVENTS_MAX: usize = 20_000;
+/// Entries found at a time.
+const STEP: usize = 500;
+/// Bytes of the journal read at a time.
+const READ_BYTES: usize = 4 << 20;
+
+#[derive(Debug)]
+pub(super) struct JournalPast {
+    node: Node,
+    actions: Mutex<Kept<Action>>,
+    decisions: Mutex<Kept<Decision>>,
+    operations: Mutex<Kept<EndedOperation>>,
+}
+
+/// The newest rows of one kind, the oldest of them first, each with the index at which it came about.
+#[derive(Debug)]
+struct Kept<T> {
+    rows: VecDeque<(u64, Arc<T>)>,
+    /// Everything up to here has been looked at.
+    up_to: u64,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self { rows: VecDeque::new(), up_to: 0 }
+    }
+}
+
+impl JournalPast {
+    pub(super) fn new(node: Node) -> JournalPast {
+        JournalPast { node, actions: Mutex::default(), decisions: Mutex::default(), operations: Mutex::default() }
+    }
+
+    /// The rows that were there at the index of the state, the newest first.
+    fn rows<T>(
+        &self,
+        kept: &Mutex<Kept<T>>,
+        (key, rows_max): (Vec<u8>, usize),
+        state: &State,
+        budget: &Budget,
+        pick: impl Fn(u64, Time, Event) -> Option<T>,
+    ) -> Result<Vec<(u64, Arc<T>)>, SqlError> {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = self.found_since(&key, kept.up_to, rows_max, budget)?;
+        let mut added = Vec::new();
+        for entry in new.iter().rev() {
+            budget.check()?;
+            let Some((time, events)) = self.events_at(*entry)? else { continue };
+            added.extend(events.into_iter().filter_map(|event| Some((*entry, Arc::new(pick(*entry, time, event)?)))));
+        }
+        // Only now: had it been interrupted, the rows in between would be missed for ever.
+        kept.rows.extend(added);
+        kept.up_to = new.first().copied().unwrap_or(kept.up_to).max(kept.up_to);
+        let surplus = kept.rows.len().saturating_sub(rows_max);
+        kept.rows.drain(..surplus);
+        let seen = kept.rows.iter().rev().filter(|(index, _)| *index <= state.applied().0);
+        Ok(seen.map(|(index, row)| (*index, Arc::clone(row))).collect())
+    }
+
+    /// The entries under a key that are newer than this one, the newest first.
+    fn found_since(&self, key: &[u8], since: u64, rows_max: usize, budget: &Budget) -> Result<Vec<u64>, SqlError> {
+        let index = self.node.audit_index().ok_or_else(|| {
+            let message = "this node keeps no audit index, so it cannot tell of the past";
+            SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_hint("Ask another node.")
+        })?;
+        let mut found = Vec::new();
+        let mut before = None;
+        loop {
+            budget.check()?;
+            let step = index.find(key, before, STEP).map_err(|error| failed(&error))?;
+            let new = step.iter().copied().take_while(|entry| *entry > since);
+            let count = found.len();
+            found.extend(new);
+            before = step.last().copied();
+            if found.len() - count < STEP || found.len() >= rows_max {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn events_at(&self, entry: u64) -> Result<Option<(Time, Vec<Event>)>, SqlError> {
+        let records = match self.node.journal().read(entry, 1) {
+            Ok(records) => records,
+            Err(JournalError::Missing { .. }) => return Ok(None),
+            Err(error) => return Err(failed(&error)),
+        };
+        let Some(record) = records.first().filter(|record| record.index == entry) else { return Ok(None) };
+        let events = decode_events(&record.events).map_err(|error| failed(&error))?;
+        Ok(Some((Time::from_millis(record.time_ms), events)))
+    }
+}
+
+fn failed(error: &dyn std::fmt::Display) -> SqlError {
+    SqlError::new(SqlState("58030"), format!("the journal cannot be read: {error}"))
+}
+
+impl Past for JournalPast {
+    fn actions(&self, state: &State, budget: &Budget) -> Result<Vec<Arc<Action>>, SqlError> {
+        let key = (audit::event_key(Event::ACTION_SETTLED), ACTIONS_MAX);
+        let rows = self.rows(&self.actions, key, state, budget, |_, _, event| match event {
+            Event::ActionSettled { action, .. } => Some(action),
+            _ => None,
+        })?;
+        let shown = rows.into_iter().filter(|(index, action)| {
+            let settled = action.settled_at.unwrap_or_default();
+            state.shows_action(action.cluster, loadline_state_machine::LogIndex(*index), settled)
+        });
+        Ok(shown.map(|(_, action)| action).collect())
+    }
+
+    fn decisions(&self, state: &State, budget: &Budget) -> Result<Vec<Arc<Decision>>, SqlError> {
+        let key = (audit::event_key(Event::DECISION_MADE), DECISIONS_MAX);
+        let rows = self.rows(&self.decisions, key, state, budget, |_, _, event| match event {
+            Event::DecisionMade { decision } => Some(*decision),
+            _ => None,
+        })?;
+        Ok(rows.into_iter().map(|(_, row)| row).collect())
+    }
+
+    fn operations(&self, state: &State, budget: &Budget) -> Result<Vec<Arc<EndedOperation>>, SqlError> {
+        let key = (audit::event_key(Event::OPERATION_ENDED), OPERATIONS_MAX);
+        let rows = self.rows(&self.operations, key, state, budget, |_, ended_at, event| match event {
+            Event::OperationEnded { operation, end } => Some(EndedOperation { operation, end, ended_at }),
+            _ => None,
+        })?;
+        Ok(rows.into_iter().map(|(_, row)| row).collect())
+    }
+
+    fn events(&self, state: &State, budget: &Budget) -> Result<Vec<Arc<EventRow>>, SqlError> {
+        let journal = self.node.journal();
+        let last = journal.last_index().unwrap_or(0).min(state.applied().0);
+        let mut rows: Vec<Arc<EventRow>> = Vec::new();
+        let mut end = last;
+        while end > 0 && rows.len() < EVENTS_MAX {
+            budget.check()?;
+            let start = end.saturating_sub(STEP as u64) + 1;
+            let mut part = Vec::new();
+            let mut next = start;
+            while next <= end {
+                let records = match journal.read(next, READ_BYTES) {
+                    Ok(records) => records,
+                    Err(JournalError::Missing { next: Some(on), .. }) if on <= end => {
+                        next = on;
+                        continue;
+                    }
+                    Err(JournalError::Missing { .. }) => break,
+                    Err(error) => return Err(failed(&error)),
+                };
+                let Some(last) = records.last() else { break };
+                let after = last.index + 1;
+                for record in records.iter().filter(|record| record.index <= end) {
+                    part.extend(event_rows(record)?);
+                }
+                next = after;
+            }
+            if part.is_empty() && journal.first_index().is_none_or(|first| start <= first) {
+                break;
+            }
+            rows.extend(part.into_iter().rev());
+            end = start - 1;
+        }
+        rows.truncate(EVENTS_MAX);
+        Ok(rows)
+    }
+}
+
+fn event_rows(record: &loadline_log::JournalRecord) -> Result<Vec<Arc<EventRow>>, SqlError> {
+    let events = decode_caused_events(&record.events).map_err(|error| failed(&error))?;
+    let entry = JournalEntry::decode(&record.entry).map_err(|error| failed(&error))?;
+    let mut rows = Vec::new();
+    for (ordinal, (cause, event)) in (0..).zip(events) {
+        let asked = match (&entry, cause) {
+            (JournalEntry::Requests(sealed), Cause::Request(place)) => {
+                usize::try_from(place).ok().and_then(|place| sealed.entry().requests.get(place))
+            }
+            _ => None,
+        };
+        let changes = resource_changes(std::slice::from_ref(&event));
+        rows.push(Arc::new(EventRow {
+            index: loadline_state_machine::LogIndex(record.index),
+            ordinal,
+            at: Time::from_millis(record.time_ms),
+            kind: event.kind_name(),
+            cluster: event.cluster(),
+            resource: changes.first().map(|change| change.name.to_string()),
+            actor: asked.map(|request| request.actor.name.clone()),
+            source: asked.map(|request| request.actor.source.clone()),
+        }));
+    }
+    Ok(rows)
+}
