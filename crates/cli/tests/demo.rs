@@ -5,6 +5,8 @@ mod support;
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use support::{Desk, eventually};
 
@@ -105,6 +107,25 @@ fn the_demo_makes_a_replica_that_outlives_leaders_and_ends_with_the_group() {
         .collect();
     assert_eq!(kinds, ["target_size"]);
     assert_eq!(desk.json(&["get", "setting", "default_backend", "-o", "json"])["spec"]["value"], "");
+}
+
+/// Replicas outlive their nodes, so somebody must be able to end those of a group that is no more.
+#[test]
+fn what_a_killed_supervisor_left_is_ended_by_a_stop() {
+    let demo = Demo::start();
+    demo.until_done("create_replica");
+    let state = std::fs::read(demo.desk.path(".loadline").join("dev.json")).expect("the state of the group");
+    let state: Value = serde_json::from_slice(&state).expect("JSON");
+    let supervisor = i32::try_from(state["supervisor"].as_i64().expect("a pid")).expect("a pid");
+    kill(Pid::from_raw(supervisor), Signal::SIGKILL).expect("killed");
+    let gone = || demo.desk.run(&["dev", "status"]).code == 3;
+    eventually("the group is gone", || gone().then_some(()));
+    assert_eq!(demo.replicas().len(), 1, "it outlives its nodes");
+    let ended = demo.desk.run(&["dev", "stop"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.err.contains("ended 1 replica"), "{ended:?}");
+    assert_eq!(demo.replicas(), Vec::<i32>::new());
+    demo.desk.fails(&["dev", "stop"], 3, "no group runs");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use rustix::process::Signal;
 
 use super::lock::Lock;
 use super::process::Process;
+use super::replicas;
 use super::state::{DevState, NodeState};
 use super::supervisor::views;
 use crate::commands::block_on;
@@ -53,7 +54,17 @@ pub(super) fn kill(which: &str, folder: &Path, console: &mut Console) -> Result<
 }
 
 pub(super) fn stop(folder: &Path, console: &mut Console) -> Result<(), Failed> {
-    let state = DevState::of_running(folder)?;
+    let state = match DevState::of_running(folder) {
+        // A supervisor that was killed took its nodes with it. Their replicas outlive them, and nobody else would end them.
+        Err(failed) if failed.exit == Exit::NotFound => {
+            let home = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+            return match replicas::end_all(&home, console) {
+                0 => Err(failed),
+                _ => console.line("no supervisor was left; only its replicas were"),
+            };
+        }
+        state => state?,
+    };
     let pid = state.supervisor;
     let process = Process::find(pid, |words| words.iter().any(|word| word == "dev")).ok_or_else(|| {
         Failed::new(Exit::Failure, format!("process {pid} is not the supervisor of {}", folder.display()))

@@ -42,11 +42,11 @@ pub(super) fn write_config(path: &Path, home: &Path) -> Result<(), Failed> {
         .map_err(|error| Failed::new(Exit::Failure, format!("{} cannot be written: {error}", path.display())))
 }
 
-/// Ends every replica, once no node is left that could start another.
-pub(super) fn end_all(home: &Path, console: &mut Console) {
+/// Ends every replica, once no node is left that could start another. Answers how many there were.
+pub(super) fn end_all(home: &Path, console: &mut Console) -> usize {
     let replicas = running(&folder(home));
     if replicas.is_empty() {
-        return;
+        return 0;
     }
     let (term, kill) = (Signal::TERM, Signal::KILL);
     let mut left = replicas.len();
@@ -65,6 +65,7 @@ pub(super) fn end_all(home: &Path, console: &mut Console) {
     }
     let ended = replicas.len() - left;
     console.say(&format!("ended {ended} replica{}", if ended == 1 { "" } else { "s" }));
+    replicas.len()
 }
 
 /// The replicas of this folder, by the words that their processes were started with.
