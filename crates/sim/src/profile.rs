@@ -5,6 +5,9 @@
 
 use crate::dice::Dice;
 
+/// The habit of reading.
+pub const READING: u64 = 61;
+
 /// What a seed decides about settings and strategies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
@@ -27,7 +30,7 @@ impl Profile {
             rate_limit: one_of(&["3", "6", "10"]),
             rate_window: one_of(&["10s", "20s"]),
             managed_percent: *dice.pick(&[0, 30, 60]),
-            habit: *dice.pick(&[None, None, Some(0), Some(26), Some(55), Some(61)]),
+            habit: *dice.pick(&[None, None, Some(0), Some(26), Some(55), Some(READING)]),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::dice::Dice;
 use crate::faults::Family;
 use crate::history::{Answered, Ask, Asked, Told};
 use crate::plan::Plan;
-use crate::profile::Profile;
+use crate::profile::{Profile, READING};
 use crate::record::{Record, Seen};
 use crate::world::backend::NAME as BACKEND;
 use crate::world::net::UserSurroundings;
@@ -111,7 +111,9 @@ impl User {
     async fn act(&mut self) {
         let cluster = self.cluster();
         let size = self.dice.pick(&SIZES).0;
-        let habit = self.profile.habit.filter(|_| self.dice.percent(40));
+        // Whoever writes through a node that is cut off waits there; somebody has to go on reading at it.
+        let often = if self.profile.habit == Some(READING) && self.name == "u1" { 100 } else { 40 };
+        let habit = self.profile.habit.filter(|_| self.dice.percent(often));
         match habit.unwrap_or_else(|| self.dice.below(100)) {
             0..16 => {
                 let update = v1::UpdateStrategyRequest {

@@ -31,10 +31,16 @@ impl Invariant for Fenced {
         let Seen::Ledger(line) = &sighting.what else { return Ok(()) };
         match line.event {
             LedgerEvent::Sent | LedgerEvent::ReadBack => self.highest = self.highest.max(Some(line.epoch)),
-            LedgerEvent::Accepted if self.fences => {
+            // The epoch is looked at before anything else is.
+            LedgerEvent::Accepted
+            | LedgerEvent::Repeated
+            | LedgerEvent::RefusedForNow
+            | LedgerEvent::OtherParameters
+                if self.fences =>
+            {
                 if let Some(highest) = self.highest.filter(|highest| line.epoch < *highest) {
                     return Err(format!(
-                        "the backend took the order {} ({}) of epoch {} after it was fenced at {highest}",
+                        "the backend took in the order {} ({}) of epoch {} after it was fenced at {highest}",
                         line.key, line.call, line.epoch
                     ));
                 }
