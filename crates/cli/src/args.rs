@@ -14,6 +14,7 @@ use loadline_executor::backends::local::replica::ReplicaOptions;
 use crate::bench::Bench;
 use crate::commands::action::ActionVerb;
 use crate::commands::load::LoadArgs;
+use crate::commands::sql::SqlArgs;
 use crate::dev::DevArgs;
 use crate::output::Format;
 use crate::plan::PlanArgs;
@@ -23,11 +24,14 @@ use crate::serve_args::ServeArgs;
 use crate::text::{parse_duration, parse_price};
 
 /// Variables that this command reads. Those of a node are in the server's list of keys.
-pub(crate) const CLIENT_VARIABLES: [&str; 6] = [
+pub(crate) const CLIENT_VARIABLES: [&str; 9] = [
     "LOADLINE_ACTOR",
     "LOADLINE_CONTEXT",
     "LOADLINE_ENDPOINT",
     "LOADLINE_OUTPUT",
+    "LOADLINE_PASSWORD",
+    "LOADLINE_ROLE",
+    "LOADLINE_SQL_ENDPOINT",
     "LOADLINE_TIMEOUT",
     "LOADLINE_TOKEN",
 ];
@@ -199,6 +203,8 @@ pub(crate) enum Verb {
         #[command(flatten)]
         file: FileArgs,
     },
+    /// Run SQL statements, or ask for them at a prompt
+    Sql(SqlArgs),
     /// Wait until something is so
     Wait(WaitArgs),
     /// Say what would be decided about a cluster that a file describes; no node is needed
@@ -346,7 +352,7 @@ pub(crate) enum Rename {
 
 #[derive(Debug, Args)]
 pub(crate) struct FileArgs {
-    /// YAML or JSON documents with kind, name and spec; - reads stdin. Can be repeated
+    /// SQL statements, or YAML or JSON documents with kind, name and spec; - reads stdin. Can be repeated
     #[arg(short = 'f', long = "filename", required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 }

@@ -33,7 +33,7 @@ pub(crate) async fn apply(args: &FileArgs, writing: Writing, session: Session<'_
     };
     let outcomes = outcomes(steps, answer);
     let text = match session.format {
-        Format::Table | Format::Wide | Format::Csv => outcomes
+        Format::Table | Format::Wide | Format::Csv | Format::Sql => outcomes
             .iter()
             .map(|one| said(&one.shown(), one.change.word(), writing == Writing::Rehearse) + "\n")
             .collect(),
@@ -62,7 +62,7 @@ pub(crate) async fn diff(args: &FileArgs, session: Session<'_>) -> Result<(), Fa
         Format::Jsonl => different.iter().map(|one| json_line(&one.json())).collect::<Result<_, _>>()?,
         Format::Yaml => yaml_documents(&different.iter().map(|one| one.json()).collect::<Vec<_>>())?,
         Format::Name => different.iter().map(|one| format!("{}\n", one.name)).collect(),
-        Format::Table | Format::Wide | Format::Csv => different.iter().map(|one| one.lines()).collect(),
+        Format::Table | Format::Wide | Format::Csv | Format::Sql => different.iter().map(|one| one.lines()).collect(),
     };
     session.console.data(&text)?;
     if different.is_empty() { Ok(()) } else { Err(Failed::quietly(Exit::Failure)) }
@@ -128,8 +128,8 @@ fn read(args: &FileArgs) -> Result<Vec<Manifest>, Failed> {
             std::fs::read_to_string(path).map(|read| text = read)
         };
         reading.map_err(|error| Failed::usage(format!("{shown} cannot be read: {error}")))?;
-        for mut manifest in
-            manifest::parse(&text).map_err(|failed| Failed::usage(format!("{shown}: {}", failed.message)))?
+        for mut manifest in manifest::parse(&text)
+            .map_err(|failed| Failed { message: format!("{shown}: {}", failed.message), ..failed })?
         {
             manifest.place = format!("{shown}: {}", manifest.place);
             if manifests.iter().any(|other| other.full_name() == manifest.full_name()) {

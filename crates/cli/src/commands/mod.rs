@@ -4,6 +4,7 @@ pub(crate) mod action;
 mod apply;
 mod config;
 mod get;
+mod get_sql;
 pub(crate) mod load;
 mod raft;
 mod replica;
@@ -12,6 +13,7 @@ mod scaling;
 mod serve;
 mod signal;
 mod snapshot;
+pub(crate) mod sql;
 mod status;
 mod version;
 mod wait;
@@ -64,6 +66,7 @@ pub(crate) fn run(cli: Cli, hooks: &Hooks, console: &mut Console) -> Result<(), 
         Verb::Version => version::version(local_format(&global), console),
         Verb::Plan(args) => plan::run(&args, local_format(&global), console),
         Verb::Bench { what } => bench::run(&what, local_format(&global), console),
+        Verb::Sql(args) => block_on(sql::sql(&args, local_format(&global), console))?,
         Verb::Operator { what: Operator::Snapshot { what: crate::args::Snapshot::Inspect { file } } } => {
             snapshot::inspect(&file, local_format(&global), console)
         }
@@ -78,6 +81,9 @@ fn local_format(global: &Global) -> Format {
 
 fn with_group(verb: Verb, global: &Global, console: &mut Console) -> Result<(), Failed> {
     let resolved = resolve(global)?;
+    if resolved.output == Format::Sql && !matches!(&verb, Verb::Get(args) if !args.watch) {
+        return Err(Failed::usage("-o sql is for get strategies, get clusters and get settings"));
+    }
     let options = Options {
         timeout: resolved.timeout,
         attempt_timeout: Options::default().attempt_timeout.min(resolved.timeout),
@@ -123,6 +129,7 @@ async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
         Verb::Action { what } => action::action(what, session).await,
         Verb::Load(args) => load::load(args, session).await,
         Verb::Get(args) if args.watch => watch::watch(&args, session).await,
+        Verb::Get(args) if session.format == Format::Sql => get_sql::get(&args, session).await,
         Verb::Get(args) => get::get(&args, session).await,
         Verb::Describe { what } => get::describe(&what.words, session).await,
         Verb::Delete(args) => write::delete(&args, session).await,
@@ -141,6 +148,7 @@ async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
         | Verb::Completion { .. }
         | Verb::Version
         | Verb::Plan(_)
+        | Verb::Sql(_)
         | Verb::Bench { .. } => {
             unreachable!("verbs that need no group are handled before")
         }

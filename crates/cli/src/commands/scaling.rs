@@ -249,7 +249,7 @@ pub(crate) async fn explain(words: &[String], session: Session<'_>) -> Result<()
         Format::Jsonl => json_line(&explanation(&answer))?,
         Format::Yaml => yaml_documents(&[explanation(&answer)])?,
         Format::Name => name + "\n",
-        Format::Table | Format::Wide | Format::Csv => explained(&name, &answer),
+        Format::Table | Format::Wide | Format::Csv | Format::Sql => explained(&name, &answer),
     };
     session.console.data(&text)
 }

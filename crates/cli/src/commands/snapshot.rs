@@ -216,7 +216,7 @@ async fn restore(path: &Path, yes: bool, session: Session<'_>) -> Result<(), Fai
     let answer = session.client.restore_snapshot(bytes, Arc::clone(&bar.done)).await?;
     bar.finish();
     match session.format {
-        Format::Table | Format::Wide | Format::Csv | Format::Name => session.console.line(&format!(
+        Format::Table | Format::Wide | Format::Csv | Format::Name | Format::Sql => session.console.line(&format!(
             "restored at revision {}: incarnation {} (the backup was of revision {}, incarnation {})",
             answer.revision, answer.incarnation, answer.backup_revision, answer.backup_incarnation
         )),

@@ -26,7 +26,7 @@ pub(crate) fn version(format: Format, console: &mut Console) -> Result<(), Faile
             csv_line(&["version", "rules_version", "api"].map(str::to_owned))?
                 + &csv_line(&[version.version.to_owned(), version.rules_version.to_string(), version.api.to_owned()])?
         }
-        Format::Name | Format::Table => format!("loadline {}\n", version.version),
+        Format::Name | Format::Table | Format::Sql => format!("loadline {}\n", version.version),
         Format::Wide => {
             format!("loadline {} (rules {}, API {})\n", version.version, version.rules_version, version.api)
         }

@@ -128,7 +128,7 @@ impl Screen {
             Format::Yaml => yaml_documents(&seen),
             Format::Name => Ok(seen.iter().map(|one| format!("{}\n", one.name)).collect()),
             Format::Csv => self.csv(&seen, first),
-            Format::Table | Format::Wide => Ok(self.table(&seen)),
+            Format::Table | Format::Wide | Format::Sql => Ok(self.table(&seen)),
         }
     }
 

@@ -192,7 +192,7 @@ pub(crate) fn report(
         Format::Jsonl => json_line(&view)?,
         Format::Yaml => yaml_documents(&[view])?,
         Format::Name => view.full_name() + "\n",
-        Format::Table | Format::Wide | Format::Csv => {
+        Format::Table | Format::Wide | Format::Csv | Format::Sql => {
             said(&view.full_name(), if changed { verb } else { "unchanged" }, dry_run) + "\n"
         }
     };

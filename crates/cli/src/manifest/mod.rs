@@ -1,11 +1,12 @@
 //! Manifests: what `apply -f` and `diff -f` read.
 //!
-//! YAML or JSON, one document or many; each has `kind`, `name` and `spec`. `metadata` may be there and is left alone, and
+//! SQL ([`statements`]), or YAML or JSON, one document or many; each has `kind`, `name` and `spec`. `metadata` may be there and is left alone, and
 //! what `get -o json` prints is read, too. Every mistake names the document, the line where that can be told, and what would
 //! be right, and nothing is sent before all documents are right.
 
 mod lines;
 mod plan;
+mod statements;
 mod strategy;
 
 use loadline_client::Kind;
@@ -100,8 +101,12 @@ struct Document {
     object: Map<String, Value>,
 }
 
-/// Reads all documents of a text.
+/// Reads all that a text says, in whichever of its languages it is written.
 pub(crate) fn parse(text: &str) -> Result<Vec<Manifest>, Failed> {
+    if statements::is_sql(text) { statements::parse(text) } else { documents(text) }
+}
+
+fn documents(text: &str) -> Result<Vec<Manifest>, Failed> {
     let mut documents = Vec::new();
     for (number, value) in values(text)?.into_iter().enumerate() {
         gather(&format!("document {}", number + 1), vec![Way::Item(number)], value, &mut documents)

@@ -124,7 +124,7 @@ fn target(given: Option<&Value>) -> Result<Target, Wrong> {
     }
 }
 
-fn options(kind: StrategyKind, given: Option<&Value>) -> Result<BTreeMap<String, String>, Wrong> {
+pub(super) fn options(kind: StrategyKind, given: Option<&Value>) -> Result<BTreeMap<String, String>, Wrong> {
     let empty = Map::new();
     let fields = match given {
         None | Some(Value::Null) => &empty,

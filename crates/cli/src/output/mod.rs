@@ -32,6 +32,8 @@ pub(crate) enum Format {
     Name,
     /// Comma-separated values with a header.
     Csv,
+    /// Statements, as `apply -f` and `loadline sql` read them; of strategies, clusters and settings.
+    Sql,
 }
 
 /// A thing that can be shown: its cells for tables, `Serialize` for programs.
@@ -53,6 +55,8 @@ pub(crate) fn list<V: View>(format: Format, key: &str, revision: Option<u64>, it
         Format::Yaml => yaml_documents(items)?,
         Format::Name => items.iter().map(|item| item.name() + "\n").collect(),
         Format::Csv => csv(items)?,
+        // Who can be said in SQL is (`commands/get_sql.rs`) before it gets here.
+        Format::Sql => table(items, false),
     })
 }
 

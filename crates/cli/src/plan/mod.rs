@@ -133,7 +133,9 @@ fn shown(format: Format, answers: &[Answer]) -> Result<String, Failed> {
         (Format::Json, _) => pretty(&serde_json::json!({ "plans": views() })),
         (Format::Jsonl, _) => views().iter().map(json_line).collect(),
         (Format::Yaml, _) => yaml_documents(&views()),
-        (Format::Table | Format::Wide | Format::Name | Format::Csv, _) => list(format, "plans", None, &summaries()),
+        (Format::Table | Format::Wide | Format::Name | Format::Csv | Format::Sql, _) => {
+            list(format, "plans", None, &summaries())
+        }
     }
 }
 

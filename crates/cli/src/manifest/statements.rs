@@ -1,0 +1,154 @@
+//! Manifests as SQL: what `apply -f file.sql` and `diff -f file.sql` read.
+//!
+//! The statements say what is to be there: a cluster or a strategy that is there already is compared, not refused, and an
+//! option that is not named goes back to its default, as in every other file. What only makes sense once (`DROP`, `ALTER ...
+//! RENAME`) is for `loadline sql`.
+
+use loadline_client::v1::strategy_target::Target;
+use loadline_sql::statement::{StrategyKind, StrategyOption, TargetName, Value as Written};
+use loadline_sql::{Parsed, SqlError, Statement};
+use serde_json::{Map, Value};
+
+use super::{Manifest, Spec, StrategySpec, strategy};
+use crate::exit::Failed;
+
+const WANTED: &str = "write CREATE CLUSTER, CREATE SCALING STRATEGY or ALTER SYSTEM SET; other statements are run with \
+                      loadline sql -f";
+
+/// True if this is SQL and not YAML or JSON: it begins with the word of a statement.
+pub(crate) fn is_sql(text: &str) -> bool {
+    let words = ["create", "alter", "begin", "drop", "start"];
+    // A line of comment is neither here nor there: `#` would be YAML's.
+    let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("--"));
+    let word = first.and_then(|line| line.split_whitespace().next()).unwrap_or_default();
+    // No document begins with the comment of the other kind.
+    word.starts_with("/*") || words.iter().any(|it| it.eq_ignore_ascii_case(word.trim_end_matches(';')))
+}
+
+/// Reads all statements of a text.
+pub(crate) fn parse(text: &str) -> Result<Vec<Manifest>, Failed> {
+    let statements = loadline_sql::parse(text).map_err(|error| wrong(text, &error))?;
+    let mut manifests: Vec<Manifest> = Vec::new();
+    for parsed in &statements {
+        let line = line_of(text, parsed.position);
+        let failed = |message: String| Failed::usage(format!("line {line}: {message}"));
+        let Some((name, spec)) = wanted(parsed).map_err(failed)? else { continue };
+        let mut manifest = Manifest { name, spec, place: String::new() };
+        if manifests.iter().any(|other| other.full_name() == manifest.full_name()) {
+            return Err(failed(format!("{} is there twice", manifest.full_name())));
+        }
+        manifest.place = format!("line {line} ({})", manifest.full_name());
+        manifests.push(manifest);
+    }
+    if manifests.is_empty() {
+        return Err(Failed::usage(format!("there is nothing in it; {WANTED}")));
+    }
+    Ok(manifests)
+}
+
+fn line_of(text: &str, position: usize) -> usize {
+    1 + text.chars().take(position.saturating_sub(1)).filter(|character| *character == '\n').count()
+}
+
+fn wrong(text: &str, error: &SqlError) -> Failed {
+    let line = error.position.map(|position| format!("line {}: ", line_of(text, position))).unwrap_or_default();
+    let failed = Failed::usage(format!("{line}{}", error.message));
+    match &error.hint {
+        Some(hint) => failed.hint(hint),
+        None => failed,
+    }
+}
+
+/// The name and what is to be under it; nothing for what says nothing.
+fn wanted(parsed: &Parsed) -> Result<Option<(String, Spec)>, String> {
+    Ok(Some(match &parsed.statement {
+        // All of a file is one transaction as it is.
+        Statement::Begin(_) | Statement::Commit => return Ok(None),
+        Statement::CreateCluster(create) => {
+            if create.size.is_some() || create.backend.is_some() {
+                return Err("a file says only that the cluster is there: leave SIZE and BACKEND out".to_owned());
+            }
+            (create.name.clone(), Spec::Cluster)
+        }
+        Statement::SetSetting { name, value } => (name.clone(), Spec::Setting { value: value.as_text() }),
+        Statement::CreateStrategy(create) => {
+            let target = match &create.target {
+                TargetName::Cluster(name) => Target::Cluster(name.clone()),
+                TargetName::Pattern(pattern) => Target::Pattern(pattern.clone()),
+                TargetName::All => Target::All(true),
+            };
+            (String::new(), Spec::Strategy(strategy(create.kind, target, &create.options)?))
+        }
+        _ => return Err(format!("this is not something that is there; {WANTED}")),
+    }))
+}
+
+fn strategy(kind: StrategyKind, target: Target, written: &[StrategyOption]) -> Result<StrategySpec, String> {
+    let value = |value: &Written| match value {
+        Written::Bool(value) => Value::Bool(*value),
+        other => Value::String(other.as_text()),
+    };
+    let given: Map<String, Value> =
+        written.iter().map(|option| (option.name.to_owned(), value(&option.value))).collect();
+    let options = strategy::options(kind, Some(&Value::Object(given))).map_err(|wrong| {
+        let field = wrong.field.trim_start_matches("spec.options").trim_start_matches('.');
+        if field.is_empty() { wrong.message.clone() } else { format!("{field}: {}", wrong.message) }
+    })?;
+    Ok(StrategySpec { kind, target, options })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_say_what_is_to_be_there() {
+        let text = "-- for the demo\nBEGIN;\nALTER SYSTEM SET enable_auto_scaling = true;\nCREATE CLUSTER IF NOT EXISTS Demo;\n\
+                    CREATE SCALING STRATEGY FOR CLUSTER demo\n  TYPE IDLE SUSPEND WITH (IDLE AFTER = '30m', DRY_RUN = true);\nCOMMIT;";
+        assert!(is_sql(text));
+        let manifests = parse(text).expect("manifests");
+        let named: Vec<(String, &str)> = manifests.iter().map(|it| (it.full_name(), it.place.as_str())).collect();
+        let strategy = "strategies/idle_suspend for demo";
+        let expected = [
+            ("settings/enable_auto_scaling", "line 3 (settings/enable_auto_scaling)"),
+            ("clusters/demo", "line 4 (clusters/demo)"),
+            (strategy, "line 5 (strategies/idle_suspend for demo)"),
+        ];
+        assert_eq!(named, expected.map(|(name, place)| (name.to_owned(), place)));
+        let Spec::Strategy(strategy) = &manifests[2].spec else { panic!("{manifests:?}") };
+        let options: Vec<(&str, &str)> =
+            strategy.options.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(options, [("dry_run", "true"), ("idle_after_s", "1800")]);
+        assert_eq!(manifests[0].spec, Spec::Setting { value: "true".to_owned() });
+    }
+
+    #[track_caller]
+    fn check(text: &str, message: &str) {
+        assert_eq!(parse(text).expect_err(text).message, message);
+    }
+
+    #[test]
+    fn a_mistake_names_its_line() {
+        check("\nCREATE CLUSTER a;\nDROP CLUSTER b", &format!("line 3: this is not something that is there; {WANTED}"));
+        check("CREATE CLUSTER a; CREATE CLUSTER A;", "line 1: clusters/a is there twice");
+        check(
+            "CREATE\n  CLUSTR a",
+            "line 2: syntax error at or near \"CLUSTR\": expected SCALING, CLUSTER, ROLE or USER",
+        );
+        check("-- nothing", &format!("there is nothing in it; {WANTED}"));
+        check(
+            "CREATE SCALING STRATEGY FOR ALL CLUSTERS TYPE BURST WITH (BURST_SIZE = '1', COOLDOWN = 'soon')",
+            "line 1: COOLDOWN: \"soon\" is not a value for option cooldown_s; write whole seconds, at least 0 and at most 315360000",
+        );
+    }
+
+    #[test]
+    fn yaml_and_json_are_not_taken_for_sql() {
+        for text in ["kind: cluster\nname: create", "{\"kind\": \"cluster\"}", "---\ncreate: x", "# a\nkind: size", ""]
+        {
+            assert!(!is_sql(text), "{text}");
+        }
+        assert!(is_sql("  create cluster a"));
+        assert!(is_sql("/* for the demo */ CREATE CLUSTER a"));
+    }
+}
