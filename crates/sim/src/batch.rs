@@ -88,6 +88,11 @@ pub fn batch(first: u64, count: u64, until: Until, tell: impl Fn(&Outcome) + Syn
 
 /// One seed on a thread with enough stack.
 pub fn one(plan: Plan, with_trace: bool) -> Option<Outcome> {
-    let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || run(&plan, with_trace)).ok()?;
+    on_a_thread(move || run(&plan, with_trace))
+}
+
+/// A run on a thread that has enough stack for it, and that nothing is left of afterwards.
+pub(crate) fn on_a_thread(run: impl FnOnce() -> Outcome + Send + 'static) -> Option<Outcome> {
+    let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(run).ok()?;
     thread.join().ok()
 }

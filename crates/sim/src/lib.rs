@@ -6,7 +6,7 @@
 //! - [`workload`] is what users do meanwhile, [`watchers`] is who looks on, [`operator`] is who mends; what they were told is in [`history`];
 //! - [`record`] is everything that was seen, in order; [`trace`] shows it in columns;
 //! - [`invariants`] judge it, one file each; [`run`] brings all of it together: chaos, then healing;
-//! - [`batch`] is many seeds.
+//! - [`batch`] is many seeds; [`small`] is the same world on a script, so that what fails can be made shorter.
 //!
 //! Not here: any copy of the product. What runs is `loadline_server::serve_in`, over `loadline_log`'s model of a disk.
 //! `docs/simulator.md` says what is modelled and what is not.
@@ -17,6 +17,7 @@ compile_error!(
 );
 
 pub mod batch;
+pub mod calls;
 pub mod dice;
 pub mod faults;
 pub mod history;
@@ -28,6 +29,7 @@ pub mod plan;
 pub mod profile;
 pub mod record;
 pub mod run;
+pub mod small;
 pub mod trace;
 pub mod watchers;
 pub mod workload;

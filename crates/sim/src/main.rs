@@ -2,17 +2,20 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command-line tool")]
 
+mod progress;
+
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
 use loadline_mutants::Mutant;
 use loadline_sim::batch::{self, Until};
 use loadline_sim::known::{KNOWN, Known};
 use loadline_sim::plan::Plan;
 use loadline_sim::run::Outcome;
+
+use crate::progress::Progress;
 
 /// A seed of which it is known that it fails where disks lie.
 const CANARY: u64 = 1;
@@ -123,15 +126,9 @@ fn failure(outcome: &Outcome, mutant: Option<Mutant>) -> Option<String> {
 
 fn run(seeds: u64, first: u64, until: Until, mutant: Option<Mutant>) -> bool {
     mutant.inspect(|mutant| mutant.switch_on());
-    let style = ProgressStyle::with_template("{pos}/{len} seeds {wide_bar} {per_sec} {eta}");
-    let progress = ProgressBar::new(seeds).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let tally = batch::batch(first, seeds, until, |outcome| {
-        progress.inc(1);
-        if let Some(line) = failure(outcome, mutant) {
-            progress.suspend(|| println!("{line}"));
-        }
-    });
-    progress.finish_and_clear();
+    let progress = Progress::new((until == Until::TheEnd).then_some(seeds));
+    let tally = batch::batch(first, seeds, until, |outcome| progress.one(failure(outcome, mutant)));
+    progress.finish();
     println!(
         "{} seeds from {first}, {} failed; {:.0} seeds per minute, {:.0} simulated seconds per second",
         tally.seeds,

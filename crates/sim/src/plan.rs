@@ -3,13 +3,14 @@
 //! Swarm: each family of faults is switched on or off as a whole. Runs in which everything goes wrong at once are all
 //! alike, and some bugs need a fault to be absent.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
 use loadline_executor::Capabilities;
 use loadline_executor::backends::scripted::Script;
 
+use crate::calls::Call;
 use crate::dice::Dice;
 use crate::faults::Family;
 
@@ -39,6 +40,8 @@ pub struct Plan {
     pub patient: bool,
     /// Whether syncs do nothing: no group can live through that, and a run that does not notice is worth nothing.
     pub lying_disks: bool,
+    /// What users do and when, by their names, where that is not left to chance: see [`crate::small`].
+    pub calls: BTreeMap<String, Vec<(Duration, Call)>>,
 }
 
 /// How the backend lies. Percentages are of calls.
@@ -94,6 +97,7 @@ impl Plan {
             backend,
             patient: dice.percent(10),
             lying_disks: false,
+            calls: BTreeMap::new(),
         }
     }
 
@@ -154,6 +158,7 @@ impl fmt::Display for Plan {
             backend,
             patient,
             lying_disks,
+            calls: _,
         } = self;
         writeln!(f, "seed               {seed}")?;
         writeln!(f, "nodes              {founders} that found the group, {} that join", machines - founders)?;

@@ -11,6 +11,7 @@ use loadline_client::v1::{self, ReportSignalsRequest, SetSettingRequest, cluster
 use loadline_client::{Client, Endpoints, Error, Kind, Options, Reading, ScalingWrite, Writing};
 use tokio::sync::watch;
 
+use crate::calls::{Call, Sign, named};
 use crate::dice::Dice;
 use crate::faults::Family;
 use crate::history::{Answered, Ask, Asked, Told};
@@ -21,7 +22,7 @@ use crate::world::backend::NAME as BACKEND;
 use crate::world::net::UserSurroundings;
 use crate::world::node::address;
 
-const SIZES: [(&str, u32); 4] = [("25cc", 1), ("50cc", 2), ("100cc", 4), ("200cc", 8)];
+pub(crate) const SIZES: [(&str, u32); 4] = [("25cc", 1), ("50cc", 2), ("100cc", 4), ("200cc", 8)];
 
 /// Brakes that run out while somebody is still looking.
 const SETTINGS: [(&str, &str); 5] = [
@@ -45,6 +46,8 @@ pub struct User {
     pause: Duration,
     floods: bool,
     profile: Profile,
+    /// What it does and when, where that is not left to chance.
+    given: Option<Vec<(Duration, Call)>>,
 }
 
 impl User {
@@ -61,6 +64,7 @@ impl User {
             pause: plan.user_pause,
             floods: plan.has(Family::SignalFlood),
             profile: Profile::of(plan.seed),
+            given: plan.calls.get(name).cloned(),
         })
     }
 
@@ -78,8 +82,18 @@ impl User {
         }
     }
 
-    /// One call after the other until it is told to stop.
+    /// One call after the other until it is told to stop: those it was given, or what chance says.
     pub async fn live(mut self, mut stop: watch::Receiver<bool>) {
+        if let Some(given) = self.given.take() {
+            for (at, call) in given {
+                tokio::time::sleep(at.saturating_sub(self.record.now())).await;
+                if *stop.borrow_and_update() {
+                    return;
+                }
+                self.call(&call).await;
+            }
+            return;
+        }
         while !*stop.borrow_and_update() {
             let pause = self.dice.millis(10, u64::try_from(self.pause.as_millis()).unwrap_or(10));
             tokio::time::sleep(pause).await;
@@ -104,74 +118,97 @@ impl User {
         [("SIZE", size), ("COOLDOWN", "1s"), ("REPLICA_SCOPE", scope)]
     }
 
-    fn cluster(&mut self) -> String {
-        format!("c{}", self.dice.index(self.clusters + 2))
+    fn cluster(&mut self) -> usize {
+        self.dice.index(self.clusters + 2)
     }
 
     async fn act(&mut self) {
+        for call in self.choose() {
+            self.call(&call).await;
+        }
+    }
+
+    /// What to do next, by chance: mostly one call, and a flood of reports is many.
+    fn choose(&mut self) -> Vec<Call> {
         let cluster = self.cluster();
         let size = self.dice.pick(&SIZES).0;
         // Whoever writes through a node that is cut off waits there; somebody has to go on reading at it.
         let often = if self.profile.habit == Some(READING) && self.name == "u1" { 100 } else { 40 };
         let habit = self.profile.habit.filter(|_| self.dice.percent(often));
         match habit.unwrap_or_else(|| self.dice.below(100)) {
-            0..16 => {
-                let update = v1::UpdateStrategyRequest {
-                    target: on(&cluster),
-                    r#type: "target_size".to_owned(),
-                    set: [("SIZE".to_owned(), size.to_owned())].into(),
-                    ..v1::UpdateStrategyRequest::default()
-                };
-                self.scale(format!("resize {cluster} to {size}"), ScalingWrite::UpdateStrategy(update)).await;
-            }
-            16..26 => {
-                self.write(format!("create cluster {cluster}"), create_cluster(&cluster)).await;
-                let kind = strategy("target_size", &cluster, &self.target_size(size));
-                self.scale(format!("create target_size {size} for {cluster}"), ScalingWrite::CreateStrategy(kind))
-                    .await;
-            }
-            26..34 => {
-                let delete = v1::DeleteRequest {
-                    name: cluster.clone(),
-                    cascade: habit.is_some() || self.dice.coin(),
-                    ..v1::DeleteRequest::default()
-                };
-                self.write(format!("drop cluster {cluster}"), Change::DeleteCluster(delete)).await;
-            }
-            34..42 => {
-                let to = self.cluster();
-                let rename = v1::RenameClusterRequest {
-                    name: cluster.clone(),
-                    new_name: to.clone(),
-                    ..v1::RenameClusterRequest::default()
-                };
-                self.write(format!("rename {cluster} to {to}"), Change::RenameCluster(rename)).await;
-            }
-            42..50 => {
-                let options: &[(&str, &str)] = &[("IDLE_AFTER", "1s"), ("COOLDOWN", "1s")];
-                let create = strategy("idle_suspend", &cluster, options);
-                self.scale(format!("create idle_suspend for {cluster}"), ScalingWrite::CreateStrategy(create)).await;
-            }
+            0..16 => vec![Call::Resize { cluster, size }],
+            16..26 => vec![Call::CreateCluster { cluster }, Call::CreateTargetSize { cluster, size }],
+            26..34 => vec![Call::DropCluster { cluster, cascade: habit.is_some() || self.dice.coin() }],
+            34..42 => vec![Call::Rename { cluster, to: self.cluster() }],
+            42..50 => vec![Call::CreateIdleSuspend { cluster }],
             50..55 => {
-                let delete = v1::DeleteStrategyRequest {
-                    target: on(&cluster),
-                    r#type: (*self.dice.pick(&["target_size", "idle_suspend"])).to_owned(),
-                    ..v1::DeleteStrategyRequest::default()
-                };
-                self.scale(format!("drop a strategy of {cluster}"), ScalingWrite::DeleteStrategy(delete)).await;
+                let kind = *self.dice.pick(&["target_size", "idle_suspend"]);
+                vec![Call::DropStrategy { cluster, kind }]
             }
-            55..61 => {
-                let on = self.dice.percent(60).to_string();
-                self.write(format!("kill switch: enabled is {on}"), set("auto_scaling_enabled", &on)).await;
-            }
-            61..75 => self.read(&cluster).await,
+            55..61 => vec![Call::KillSwitch { enabled: self.dice.percent(60) }],
+            61..75 => vec![Call::Read { cluster }],
             _ => {
                 let reports = if self.floods { self.dice.between(5, 40) } else { 1 };
-                for _ in 0..reports {
-                    let cluster = self.cluster();
-                    self.report(&cluster).await;
-                }
+                (0..reports).map(|_| Call::Report { cluster: self.cluster(), seen: self.sign() }).collect()
             }
+        }
+    }
+
+    fn sign(&mut self) -> Sign {
+        let idle_for_ms = self.dice.percent(40).then(|| self.dice.between(0, 5_000));
+        if self.dice.percent(80) { Sign::Activity { idle_for_ms } } else { Sign::Alive }
+    }
+
+    async fn call(&mut self, call: &Call) {
+        let words = call.to_string();
+        match call {
+            Call::CreateCluster { cluster } => {
+                self.write(words, create_cluster(&named(*cluster))).await;
+            }
+            Call::DropCluster { cluster, cascade } => {
+                let delete =
+                    v1::DeleteRequest { name: named(*cluster), cascade: *cascade, ..v1::DeleteRequest::default() };
+                self.write(words, Change::DeleteCluster(delete)).await;
+            }
+            Call::Rename { cluster, to } => {
+                let rename = v1::RenameClusterRequest {
+                    name: named(*cluster),
+                    new_name: named(*to),
+                    ..v1::RenameClusterRequest::default()
+                };
+                self.write(words, Change::RenameCluster(rename)).await;
+            }
+            Call::CreateTargetSize { cluster, size } => {
+                let create = strategy("target_size", &named(*cluster), &self.target_size(size));
+                self.scale(words, ScalingWrite::CreateStrategy(create)).await;
+            }
+            Call::Resize { cluster, size } => {
+                let update = v1::UpdateStrategyRequest {
+                    target: on(&named(*cluster)),
+                    r#type: "target_size".to_owned(),
+                    set: [("SIZE".to_owned(), (*size).to_owned())].into(),
+                    ..v1::UpdateStrategyRequest::default()
+                };
+                self.scale(words, ScalingWrite::UpdateStrategy(update)).await;
+            }
+            Call::CreateIdleSuspend { cluster } => {
+                let options: &[(&str, &str)] = &[("IDLE_AFTER", "1s"), ("COOLDOWN", "1s")];
+                let create = strategy("idle_suspend", &named(*cluster), options);
+                self.scale(words, ScalingWrite::CreateStrategy(create)).await;
+            }
+            Call::DropStrategy { cluster, kind } => {
+                let delete = v1::DeleteStrategyRequest {
+                    target: on(&named(*cluster)),
+                    r#type: (*kind).to_owned(),
+                    ..v1::DeleteStrategyRequest::default()
+                };
+                self.scale(words, ScalingWrite::DeleteStrategy(delete)).await;
+            }
+            Call::KillSwitch { enabled } => {
+                self.write(words, set("auto_scaling_enabled", &enabled.to_string())).await;
+            }
+            Call::Read { cluster } => self.read(&named(*cluster)).await,
+            Call::Report { cluster, seen } => self.report(&named(*cluster), *seen).await,
         }
     }
 
@@ -230,15 +267,13 @@ impl User {
         self.record.see(Seen::Answered(Answered { tag, answer }));
     }
 
-    async fn report(&mut self, cluster: &str) {
+    async fn report(&mut self, cluster: &str, seen: Sign) {
         self.sequence += 1;
         let collector = self.name.clone();
         let (client, tag) = self.tag(Ask::Report(collector.clone(), self.sequence));
-        let idle_for_ms = self.dice.percent(40).then(|| self.dice.between(0, 5_000));
-        let seen = if self.dice.percent(80) {
-            ObservedThing::Activity(v1::ActivitySeen { idle_for_ms })
-        } else {
-            ObservedThing::Alive(true)
+        let seen = match seen {
+            Sign::Activity { idle_for_ms } => ObservedThing::Activity(v1::ActivitySeen { idle_for_ms }),
+            Sign::Alive => ObservedThing::Alive(true),
         };
         let report = ReportSignalsRequest {
             collector,
