@@ -5,10 +5,11 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::invariants::Violation;
 use crate::plan::Plan;
 use crate::run::{Outcome, run};
 
-/// A seed has a thread to itself; so many run at a time.
+/// Each seed has a thread to itself; so many run at a time.
 const THREADS: usize = 2;
 /// Futures of a build without optimisation are large, and nested.
 const STACK_BYTES: usize = 256 << 20;
@@ -61,7 +62,7 @@ pub fn batch(first: u64, count: u64, until: Until, tell: impl Fn(&Outcome) + Syn
             return;
         }
         // On a thread of its own: what a seed leaves behind in a thread must not steer the next one.
-        let Some(outcome) = one(Plan::of(seed), false) else { return };
+        let outcome = one(Plan::of(seed), false).unwrap_or_else(|| died(seed));
         tell(&outcome);
         let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
         tally.seeds += 1;
@@ -75,9 +76,7 @@ pub fn batch(first: u64, count: u64, until: Until, tell: impl Fn(&Outcome) + Syn
     };
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
-            let spawned = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
-            // Without a thread there is nobody to run a seed; the tally shows that none ran.
-            drop(spawned);
+            scope.spawn(work);
         }
     });
     let mut tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -88,11 +87,19 @@ pub fn batch(first: u64, count: u64, until: Until, tell: impl Fn(&Outcome) + Syn
 
 /// One seed on a thread with enough stack.
 pub fn one(plan: Plan, with_trace: bool) -> Option<Outcome> {
-    on_a_thread(move || run(&plan, with_trace))
+    on_a_thread(format!("seed {}", plan.seed), move || run(&plan, with_trace))
 }
 
-/// A run on a thread that has enough stack for it, and that nothing is left of afterwards.
-pub(crate) fn on_a_thread(run: impl FnOnce() -> Outcome + Send + 'static) -> Option<Outcome> {
-    let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(run).ok()?;
+/// What is said of a seed that had no thread, or whose thread is gone.
+fn died(seed: u64) -> Outcome {
+    let what = "its thread died".to_owned();
+    let violation = Some(Violation { invariant: "no-panic", at: Duration::ZERO, what });
+    Outcome { seed, violation, took: Duration::ZERO, sightings: 0, trace: Vec::new() }
+}
+
+/// A run on a thread that has enough stack for it, and that nothing is left of afterwards. Its name is in what a panic says:
+/// one that comes while a world is being taken down ends the process, and that is all there is to read then.
+pub(crate) fn on_a_thread(name: String, run: impl FnOnce() -> Outcome + Send + 'static) -> Option<Outcome> {
+    let thread = std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(run).ok()?;
     thread.join().ok()
 }

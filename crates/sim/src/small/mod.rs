@@ -128,7 +128,7 @@ pub fn plan_of(script: &Script) -> Plan {
 /// Runs a script to its end, on a thread with enough stack. Nothing if there was no such thread.
 pub fn run(script: &Script, with_trace: bool) -> Option<Outcome> {
     let (plan, deeds) = (plan_of(script), script.deeds());
-    crate::batch::on_a_thread(move || run_with(&plan, deeds, with_trace))
+    crate::batch::on_a_thread("script".to_owned(), move || run_with(&plan, deeds, with_trace))
 }
 
 impl fmt::Display for Script {
