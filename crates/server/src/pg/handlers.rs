@@ -8,7 +8,7 @@ use futures::{Sink, SinkExt as _, stream};
 use loadline_raft_node::Consistency;
 use loadline_sql::tables::{Kind, OutputColumn, Value};
 use loadline_sql::{SqlError, SqlState, Statement};
-use loadline_state_machine::Actor;
+use loadline_state_machine::{Actor, Proof};
 use pgwire::api::auth::{
     DefaultServerParameterProvider, StartupHandler, finish_authentication, protocol_negotiation,
     save_startup_parameters_to_metadata,
@@ -114,7 +114,8 @@ impl StartupHandler for Handler {
         let (process, secret) = NUMBERS.generate(&*client);
         client.set_pid_and_secret_key(process, secret.clone());
         let database = client.metadata().get(METADATA_DATABASE).cloned().unwrap_or_else(|| role.clone());
-        let actor = Actor::new(&grantee.role, format!("sql {from}"));
+        // Let in without proof, because it is on this machine: where roles can log in, that is how it is known.
+        let actor = Actor::new(&grantee.role, format!("sql {from}")).proven(Proof::Machine);
         let session = Session::new(grantee, actor, database, process, secret);
         for (name, value) in client.metadata() {
             let known = !matches!(name.as_str(), "user" | "database" | "options" | "replication");
