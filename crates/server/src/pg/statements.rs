@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use loadline_raft_node::{Consistency, ProposeError, ReadError};
 use loadline_sql::statement::Tree;
 use loadline_sql::tables::{Answer, Budget, Kind, NodeRow, OutputColumn, Prepared, Source, Value, query};
-use loadline_sql::{Change, Parsed, SqlError, SqlState, Statement, Transaction, change, to_query};
+use loadline_sql::{Change, Parsed, SqlError, SqlState, Statement, Transaction, change_with, to_query};
 use loadline_state_machine::{Actor, Request, RequestId, State};
 
 use super::Sql;
@@ -376,7 +376,7 @@ impl Sql {
         }
         let state = self.state(session, &self.budget(session, None)).await?;
         let statement = query::bound(asked.statement.clone(), parameters);
-        let Some(change) = change(&statement, &state)? else {
+        let Some(change) = change_with(&statement, &state, Some(&loadline_credentials::scram::verifier))? else {
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "this statement is not supported here"));
         };
         said.notices.extend(change.notices.iter().cloned());
