@@ -12,7 +12,13 @@ fn state() -> State {
     let cluster = |name: &str| Command::CreateCluster { name: name.to_owned() };
     let size =
         |name: &str, slots| Command::CreateSize { name: name.to_owned(), rank: None, slots, price_micros_per_hour: 5 };
-    let strategy = |target, kind, options| Command::CreateStrategy { target, kind, options, allow_existing: false };
+    let strategy = |target, kind, options| Command::CreateStrategy {
+        target,
+        kind,
+        options,
+        if_not_exists: false,
+        unchecked: false,
+    };
     let on = Command::SetSetting { name: "enable_auto_scaling".to_owned(), value: "true".to_owned(), etag: None };
     let commands = vec![
         on,

@@ -37,7 +37,7 @@ pub(crate) async fn update(args: &UpdateRoleArgs, mut session: Session<'_>) -> R
     report(&mut session, answer, "updated", args.write.dry_run)
 }
 
-pub(crate) async fn delete(name: &str, args: &DeleteArgs, mut session: Session<'_>) -> Result<(), Failed> {
+pub(crate) async fn delete(name: &str, args: &DeleteArgs, session: Session<'_>) -> Result<(), Failed> {
     let write = &args.write;
     let answer = session.client.delete_role(name, &write.etag, args.ignore_not_found, writing(write.dry_run)).await?;
     let changed = answer.results.first().is_some_and(|result| result.changed);
@@ -68,11 +68,7 @@ fn usage(args: &UsageArgs) -> Usage {
 }
 
 /// Prints the token, which nobody can print a second time.
-pub(crate) async fn create_token(
-    role: &str,
-    expires_in: Option<Duration>,
-    mut session: Session<'_>,
-) -> Result<(), Failed> {
+pub(crate) async fn create_token(role: &str, expires_in: Option<Duration>, session: Session<'_>) -> Result<(), Failed> {
     let token = Token::mint();
     let kept = TokenKept { id: token.id().to_owned(), hash: token.hash().0, expires_in };
     session.client.create_token(role, &kept, Writing::Record).await?;
@@ -81,7 +77,7 @@ pub(crate) async fn create_token(
         Format::Json | Format::Yaml => pretty(&shown)?,
         Format::Jsonl => json_line(&shown)?,
         Format::Name => format!("{}\n", token.id()),
-        Format::Table | Format::Wide | Format::Csv => {
+        Format::Table | Format::Wide | Format::Csv | Format::Sql => {
             session.console.say("this is the only time that the token is shown; whoever has it is this role");
             format!("{}\n", token.reveal())
         }

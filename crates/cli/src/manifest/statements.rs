@@ -65,10 +65,10 @@ fn wanted(parsed: &Parsed) -> Result<Option<(String, Spec)>, String> {
         // All of a file is one transaction as it is.
         Statement::Begin(_) | Statement::Commit => return Ok(None),
         Statement::CreateCluster(create) => {
-            if create.size.is_some() || create.backend.is_some() {
-                return Err("a file says only that the cluster is there: leave SIZE and BACKEND out".to_owned());
+            if create.size.is_some() {
+                return Err("a file says only that the cluster is there, and where: leave SIZE out".to_owned());
             }
-            (create.name.clone(), Spec::Cluster)
+            (create.name.clone(), Spec::Cluster { backend: create.backend.clone() })
         }
         Statement::SetSetting { name, value } => (name.clone(), Spec::Setting { value: value.as_text() }),
         Statement::CreateStrategy(create) => {

@@ -438,6 +438,7 @@ mod tests {
                 Field::LogLevel(_) => "trace",
                 Field::LogFormat(_) => "json",
                 Field::Switch(_) => "true",
+                Field::Trust(_) => "loopback",
             };
             key.set(&mut config, &Raw::Text(other.to_owned())).unwrap();
             let changed: Vec<&str> = KEYS
