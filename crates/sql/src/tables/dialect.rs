@@ -125,6 +125,8 @@ impl Rewriter<'_> {
     fn factor(&mut self, factor: &mut TableFactor) -> Result<(), QueryError> {
         match factor {
             TableFactor::Table { name, alias, args: None, .. } => self.table(name, alias),
+            // The visitor goes on into what was put in place of a function: that must not be replaced for ever.
+            TableFactor::Table { name, args: Some(_), .. } if is_replaced(name) => Ok(()),
             TableFactor::Table { name, alias, args: Some(arguments), .. } => {
                 let bare = parts(name).last().cloned().unwrap_or_default();
                 let given = arguments.args.iter().filter_map(argument).cloned().collect::<Vec<_>>();
@@ -547,6 +549,12 @@ fn table_function(name: &str, arguments: Vec<Expr>) -> Option<Query> {
     let mut query = empty_query();
     *query.body = star_from(ObjectName(vec![ObjectNamePart::Identifier(quoted(function))]), arguments);
     Some(query)
+}
+
+/// Whether it is what [`table_function`] makes.
+fn is_replaced(name: &ObjectName) -> bool {
+    let [ObjectNamePart::Identifier(own)] = name.0.as_slice() else { return false };
+    own.quote_style.is_some() && matches!(own.value.as_str(), "generate_series" | "json_each")
 }
 
 /// `ARRAY(SELECT ...)`.

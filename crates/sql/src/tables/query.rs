@@ -193,6 +193,8 @@ impl Prepared {
         }
         let rest = |prefix: &str| said.strip_prefix(prefix).map(|rest| rest.trim().to_owned());
         if let Some(column) = rest("no such column: ") {
+            // SQLite takes a quoted name that it does not know for a string in the wrong quotes; we quote every name.
+            let column = column.split(" - should this be").next().unwrap_or(&column).replace('"', "");
             let bare = column.rsplit('.').next().unwrap_or(&column).to_owned();
             let message = format!("column \"{column}\" does not exist");
             let close = self.tables.iter().flat_map(|(_, table)| table.columns());
