@@ -43,9 +43,9 @@ fn the_commands_of_the_readme_do_what_it_says() -> Result<()> {
     let _alone = alone();
     let home = Home(tempfile::tempdir()?);
     // As in the README but for ports, which may be taken here, and for the terminal that it would hold.
-    let started = home.must(&["dev", "--detach", "--grpc-port", "0", "--http-port", "0"])?;
+    let started = home.must(&["dev", "--detach", "--grpc-port", "0", "--http-port", "0", "--pg-port", "0"])?;
     let header: Vec<&str> = started.lines().next().context("dev printed nothing")?.split_whitespace().collect();
-    ensure!(header == ["NODE", "PID", "ROLE", "GRPC", "HTTP"], "{started}");
+    ensure!(header == ["NODE", "PID", "ROLE", "GRPC", "HTTP", "SQL"], "{started}");
     ensure!(started.lines().count() == 4 && started.matches("leader").count() == 1, "{started}");
 
     let commands = commands();

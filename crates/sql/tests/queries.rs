@@ -235,10 +235,16 @@ fn quotes_and_semicolons_in_names_and_values_do_nothing() {
         "\" OR 1=1 --",
         "x' UNION SELECT name FROM clusters --",
         "\\'; --",
+        "''; --",
+        "a''b\\''c",
         "%",
         "$1",
         "?1",
     ];
+    // Names that the printer of the tree would end too early.
+    for name in ["SELECT 1 AS \"a\\\"\", 2 AS b --\"", "SELECT 1 AS \"a\"\"\"\"b\""] {
+        assert_eq!(ask(name).unwrap_err().sqlstate.0, "0A000", "{name}");
+    }
     for text in evil {
         let answer = ask_with("SELECT count(*) FROM clusters WHERE name = $1", &[Value::from(text)], Limits::default());
         assert_eq!(answer.unwrap().rows, [[Value::Int(0)]], "{text}");

@@ -16,6 +16,7 @@ use sqlparser::ast::{
     OrderByExpr, OrderBySort, Query, Select, SelectItem, SetExpr, Spanned, Subscript, TableAlias, TableFactor,
     TrimWhereField, UnaryOperator, Value as Literal, ValueWithSpan, VisitMut, VisitorMut, With,
 };
+use sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::define::Table;
 use super::error::{QueryError, code, not_supported, placed};
@@ -37,14 +38,65 @@ fn flat_name(table: &dyn Table) -> String {
 
 /// `text` is the whole text that the query stood in: its spans count lines and columns there.
 pub(crate) fn rewrite(query: &Query, text: &str, search_path: &[String]) -> Result<Rewritten, QueryError> {
+    check_printable(text)?;
     let mut query = query.clone();
     let scope = kinds::flat_scope(&query, search_path);
-    let mut rewriter =
-        Rewriter { text, search_path, scope, tables: Vec::new(), ctes: cte_names(&query), budget: REWRITES_MAX };
+    let mut ctes = cte_names(&query);
+    ctes.insert(RENAMED.to_owned());
+    let mut rewriter = Rewriter { text, search_path, scope, tables: Vec::new(), ctes, budget: REWRITES_MAX };
     match query.visit(&mut rewriter) {
         ControlFlow::Break(error) => Err(*error),
-        ControlFlow::Continue(()) => Ok(Rewritten { sql: query.to_string(), tables: rewriter.tables }),
+        ControlFlow::Continue(()) => Ok(Rewritten { sql: printed(query), tables: rewriter.tables }),
     }
+}
+
+/// Stands around the number of a string while the tree is printed.
+const MARK: char = '\u{E000}';
+
+/// The printer of the tree takes a quote after a backslash, and two quotes in a row, for escaped already. In SQLite the name
+/// would end there, and what follows would be read as a statement.
+fn check_printable(text: &str) -> Result<(), QueryError> {
+    if text.contains(MARK) {
+        return Err(not_supported("the character U+E000 in a statement"));
+    }
+    let dialect = sqlparser::dialect::PostgreSqlDialect {};
+    let Ok(tokens) = Tokenizer::new(&dialect, text).tokenize() else { return Ok(()) };
+    let misread = |token: &Token| match token {
+        Token::Word(word) => word.quote_style.is_some() && (word.value.contains("\\\"") || word.value.contains("\"\"")),
+        _ => false,
+    };
+    match tokens.iter().any(misread) {
+        true => Err(not_supported("a name with two quotes in a row, or with a backslash before a quote")),
+        false => Ok(()),
+    }
+}
+
+/// The text for SQLite, in which every string is quoted by ourselves: see [`check_printable`].
+fn printed(mut query: Query) -> String {
+    struct Strings(Vec<String>);
+
+    impl VisitorMut for Strings {
+        type Break = ();
+
+        fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<()> {
+            if let Literal::SingleQuotedString(text) = &mut value.value {
+                let marked = format!("{MARK}{}{MARK}", self.0.len());
+                self.0.push(std::mem::replace(text, marked));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    let mut strings = Strings(Vec::new());
+    let _ = query.visit(&mut strings);
+    let mut sql = String::new();
+    for (part, is_number) in query.to_string().split(MARK).zip([false, true].into_iter().cycle()) {
+        match part.parse::<usize>().ok().filter(|_| is_number).and_then(|number| strings.0.get(number)) {
+            Some(text) => sql.push_str(&text.replace('\'', "''")),
+            None => sql.push_str(part),
+        }
+    }
+    sql
 }
 
 /// Nodes of a tree that are looked at. A statement that has more is refused before it costs anything.
@@ -498,10 +550,13 @@ fn cast(expr: Expr, from: Kind, written: &str) -> Result<Expr, QueryError> {
     Ok(call(function, vec![expr]))
 }
 
+/// What a query is called whose columns are renamed.
+const RENAMED: &str = "renamed";
+
 /// `(SELECT a FROM ...) AS t(x)`, for which SQLite has a name only in front: `WITH t(x) AS (...) SELECT * FROM t`.
 fn name_columns(query: &mut Query, alias: &mut TableAlias) {
     let inner = std::mem::replace(query, empty_query());
-    let named = TableAlias { columns: std::mem::take(&mut alias.columns), ..plain_alias("renamed") };
+    let named = TableAlias { explicit: false, columns: std::mem::take(&mut alias.columns), ..plain_alias(RENAMED) };
     let cte = Cte {
         alias: named,
         query: Box::new(inner),
@@ -509,7 +564,7 @@ fn name_columns(query: &mut Query, alias: &mut TableAlias) {
         materialized: None,
         closing_paren_token: AttachedToken::empty(),
     };
-    *query.body = star_from(ObjectName(vec![ObjectNamePart::Identifier(quoted("renamed"))]), Vec::new());
+    *query.body = star_from(ObjectName(vec![ObjectNamePart::Identifier(quoted(RENAMED))]), Vec::new());
     query.with = Some(With { with_token: AttachedToken::empty(), recursive: false, cte_tables: vec![cte] });
 }
 

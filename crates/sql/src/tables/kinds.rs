@@ -155,7 +155,14 @@ fn add_factor(factor: &TableFactor, scope: &mut Scope) {
             let own = parts(name);
             let Some(bare) = own.last().cloned() else { return };
             let found = match args {
-                Some(_) => vec![(bare.clone(), if bare == "generate_series" { Kind::Int8 } else { Kind::Text })],
+                Some(_) => {
+                    let kind = if bare == "generate_series" { Kind::Int8 } else { Kind::Text };
+                    // `FROM generate_series(1, 3) AS n` makes a column `n`, too.
+                    let named = alias.as_ref().map(|alias| {
+                        alias.columns.first().map_or_else(|| folded(&alias.name), |column| folded(&column.name))
+                    });
+                    vec![(named.unwrap_or_else(|| bare.clone()), kind)]
+                }
                 None => table_columns(name, scope),
             };
             (alias.as_ref().map_or(bare, |alias| folded(&alias.name)), found)
@@ -200,6 +207,26 @@ fn table_columns(name: &ObjectName, scope: &Scope) -> Vec<Named> {
     columns.iter().map(|column| (column.name.to_owned(), column.kind)).collect()
 }
 
+/// Whose name PostgreSQL gives up for that of the type it is cast to.
+fn is_weakly_named(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(_) | Expr::Cast { .. } | Expr::TypedString(_) | Expr::Case { .. })
+}
+
+/// `int4` for `int`: the name that PostgreSQL itself has for a type.
+fn own_type_name(written: &str) -> String {
+    let name = type_name(written);
+    match name.as_str() {
+        "int" | "integer" => "int4".to_owned(),
+        "bigint" => "int8".to_owned(),
+        "smallint" => "int2".to_owned(),
+        "boolean" => "bool".to_owned(),
+        "double precision" => "float8".to_owned(),
+        "real" => "float4".to_owned(),
+        "decimal" => "numeric".to_owned(),
+        _ => name,
+    }
+}
+
 /// What PostgreSQL calls a column that has no name of its own.
 pub(crate) fn name_of(expr: &Expr) -> String {
     match expr {
@@ -207,7 +234,7 @@ pub(crate) fn name_of(expr: &Expr) -> String {
         Expr::CompoundIdentifier(names) => names.last().map(folded).unwrap_or_default(),
         Expr::Function(function) => parts(&function.name).last().cloned().unwrap_or_default(),
         Expr::Cast { expr, data_type, .. } => match name_of(expr) {
-            name if name == "?column?" => type_name(&data_type.to_string()),
+            name if name == "?column?" || is_weakly_named(expr) => own_type_name(&data_type.to_string()),
             name => name,
         },
         Expr::TypedString(it) => type_name(&it.data_type.to_string()),
