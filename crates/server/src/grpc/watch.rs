@@ -229,7 +229,7 @@ impl Watching {
         // What is stored knows clusters by id; the names are those of now.
         let state = self.node.latest();
         let mut changes = resource_changes(&happened.events);
-        changes.extend(shown_anew(&happened.events, &state));
+        changes.extend(shown_anew(happened.index, &happened.events, &state));
         changes.retain(|change| self.wanted.matches(&change.name));
         if changes.is_empty() {
             return Vec::new();
@@ -276,8 +276,9 @@ impl Watching {
 }
 
 /// Clusters that look different now though no event is about what they are: those that were paused or resumed, and with
-/// another `default_backend` all that name no backend of their own.
-fn shown_anew(events: &[Event], state: &State) -> Vec<domain::ResourceChange> {
+/// another `default_backend` all that name no backend of their own. Whoever looks at the past is not told of clusters that
+/// did not exist then.
+fn shown_anew(index: LogIndex, events: &[Event], state: &State) -> Vec<domain::ResourceChange> {
     let mut anew = Vec::new();
     for event in events {
         match event {
@@ -285,8 +286,8 @@ fn shown_anew(events: &[Event], state: &State) -> Vec<domain::ResourceChange> {
                 anew.extend(state.cluster_by_id(*cluster).map(|cluster| state.cluster_view(cluster)));
             }
             Event::SettingSet { name, .. } | Event::SettingReset { name, .. } if name == "default_backend" => {
-                let views = state.clusters_after(None).map(|cluster| state.cluster_view(cluster));
-                anew.extend(views.filter(|view| view.backend.is_none()));
+                let then = state.clusters_after(None).filter(|cluster| cluster.id.index <= index);
+                anew.extend(then.map(|cluster| state.cluster_view(cluster)).filter(|view| view.backend.is_none()));
             }
             _ => {}
         }

@@ -10,10 +10,13 @@ use pgwire::api::cancel::CancelHandler;
 use pgwire::messages::cancel::CancelRequest;
 use pgwire::messages::startup::SecretKey;
 
+/// By process id and secret, whether it was asked to end.
+type UnderWay = HashMap<(i32, Vec<u8>), Arc<AtomicBool>>;
+
 /// The statements under way, by the number and the secret of their connection.
 #[derive(Debug, Default)]
 pub(crate) struct Cancelling {
-    under_way: Mutex<HashMap<(i32, Vec<u8>), Arc<AtomicBool>>>,
+    under_way: Mutex<UnderWay>,
 }
 
 impl Cancelling {
@@ -25,7 +28,7 @@ impl Cancelling {
         UnderWay { cancelling: Arc::clone(self), key, cancelled }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(i32, Vec<u8>), Arc<AtomicBool>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, UnderWay> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -37,7 +37,7 @@ pub struct ColumnInfo {
 
 /// The rows of one table in one query.
 pub trait Rows: Send + Sync {
-    fn len(&self) -> usize;
+    fn count(&self) -> usize;
     fn value(&self, row: usize, column: usize) -> Value;
 }
 
@@ -107,7 +107,7 @@ struct Opened<R: 'static> {
 }
 
 impl<R: Send + Sync> Rows for Opened<R> {
-    fn len(&self) -> usize {
+    fn count(&self) -> usize {
         self.rows.len()
     }
 

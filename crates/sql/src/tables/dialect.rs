@@ -240,7 +240,7 @@ impl Rewriter<'_> {
                     }
                     Literal::NationalStringLiteral(it) => *value = Literal::SingleQuotedString(std::mem::take(it)),
                     Literal::DollarQuotedString(it) => {
-                        *value = Literal::SingleQuotedString(std::mem::take(&mut it.value))
+                        *value = Literal::SingleQuotedString(std::mem::take(&mut it.value));
                     }
                     Literal::Placeholder(name) => *name = name.replacen('$', "?", 1),
                     _ => {}

@@ -103,7 +103,7 @@ impl Opened {
         }
         let rows = self.rows()?;
         let mut index = Index::new();
-        for row in 0..rows.len() {
+        for row in 0..rows.count() {
             if row % 4_096 == 0 && self.source.budget.is_over() {
                 return Err(Error::ModuleError("interrupted".to_owned()));
             }
@@ -222,7 +222,7 @@ impl Cursor<'_> {
 // SAFETY: `repr(C)`, and `sqlite3_vtab_cursor` is the first field.
 unsafe impl VTabCursor for Cursor<'_> {
     fn filter(&mut self, idx_num: c_int, _idx_str: Option<&str>, args: &Filters<'_>) -> Result<()> {
-        let len = self.opened.rows()?.len();
+        let len = self.opened.rows()?.count();
         self.at = 0;
         self.found = Found::All { len };
         let Some(column) = usize::try_from(idx_num).ok().and_then(|number| number.checked_sub(1)) else {

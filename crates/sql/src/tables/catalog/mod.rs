@@ -61,7 +61,7 @@ impl Table for Listed {
 struct Made(Vec<Vec<Value>>);
 
 impl Rows for Made {
-    fn len(&self) -> usize {
+    fn count(&self) -> usize {
         self.0.len()
     }
 
