@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use loadline_executor::backends::scripted::LedgerEvent;
-use loadline_state_machine::{ActionStatus, Event};
+use loadline_state_machine::{ActionStatus, Epoch, Event};
 
 use super::{Agreed, Invariant};
 use crate::record::{Seen, Sighting};
@@ -26,8 +26,8 @@ pub(super) struct Outcomes {
     in_flight: BTreeSet<String>,
     /// Attempts that were claimed when the one before was still out: to be sent only after it was read back.
     resent: BTreeSet<(String, u32)>,
-    /// Keys that were read back since they were sent last.
-    read_back: BTreeSet<String>,
+    /// Keys that were read back since they were sent last, and the epoch of whoever did.
+    read_back: BTreeMap<String, Epoch>,
 }
 
 impl Outcomes {
@@ -76,9 +76,17 @@ impl Invariant for Outcomes {
         }
         let Seen::Ledger(line) = &sighting.what else { return Ok(()) };
         match line.event {
-            LedgerEvent::ReadBack => drop(self.read_back.insert(line.key.clone())),
+            LedgerEvent::ReadBack => {
+                self.read_back.insert(line.key.clone(), line.epoch);
+            }
+            // A straggler: whoever read back had fenced before, so it will be refused, and what was read stays true.
+            LedgerEvent::Sent if self.read_back.get(&line.key).is_some_and(|epoch| line.epoch < *epoch) => {}
+            // It was not refused.
+            LedgerEvent::Accepted if self.read_back.get(&line.key).is_some_and(|epoch| line.epoch < *epoch) => {
+                self.read_back.remove(&line.key);
+            }
             LedgerEvent::Sent => {
-                let known = self.read_back.remove(&line.key);
+                let known = self.read_back.remove(&line.key).is_some();
                 if !known && self.resent.contains(&(line.key.clone(), line.attempt)) {
                     return Err(format!(
                         "attempt {} of {} ({}) was sent, and nobody had read back what came of the one before",
