@@ -11,12 +11,12 @@ use pgwire::messages::cancel::CancelRequest;
 use pgwire::messages::startup::SecretKey;
 
 /// By process id and secret, whether it was asked to end.
-type UnderWay = HashMap<(i32, Vec<u8>), Arc<AtomicBool>>;
+type Flags = HashMap<(i32, Vec<u8>), Arc<AtomicBool>>;
 
 /// The statements under way, by the number and the secret of their connection.
 #[derive(Debug, Default)]
 pub(crate) struct Cancelling {
-    under_way: Mutex<UnderWay>,
+    under_way: Mutex<Flags>,
 }
 
 impl Cancelling {
@@ -28,7 +28,7 @@ impl Cancelling {
         UnderWay { cancelling: Arc::clone(self), key, cancelled }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, UnderWay> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Flags> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
