@@ -28,6 +28,8 @@ pub(super) struct Outcomes {
     resent: BTreeSet<(String, u32)>,
     /// Keys that were read back since they were sent last, and the epoch of whoever did.
     read_back: BTreeMap<String, Epoch>,
+    /// By key: the highest epoch that has read it back, and fenced the backend before.
+    fenced: BTreeMap<String, Epoch>,
 }
 
 impl Outcomes {
@@ -78,9 +80,11 @@ impl Invariant for Outcomes {
         match line.event {
             LedgerEvent::ReadBack => {
                 self.read_back.insert(line.key.clone(), line.epoch);
+                let fenced = self.fenced.entry(line.key.clone()).or_insert(line.epoch);
+                *fenced = line.epoch.max(*fenced);
             }
             // A straggler: whoever read back had fenced before, so it will be refused, and what was read stays true.
-            LedgerEvent::Sent if self.read_back.get(&line.key).is_some_and(|epoch| line.epoch < *epoch) => {}
+            LedgerEvent::Sent if self.fenced.get(&line.key).is_some_and(|epoch| line.epoch < *epoch) => {}
             // It was not refused.
             LedgerEvent::Accepted if self.read_back.get(&line.key).is_some_and(|epoch| line.epoch < *epoch) => {
                 self.read_back.remove(&line.key);
