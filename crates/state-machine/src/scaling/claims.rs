@@ -210,8 +210,12 @@ fn operation_of<'a>(state: &'a State, action: &Action) -> Option<&'a Operation> 
     (Some(operation.id) == action.operation).then_some(operation)
 }
 
-/// Trying again would only put off the end of an operation that has failed. What was cordoned is uncordoned all the same.
+/// Trying again would only put off the end of an operation that has failed. What was cordoned is uncordoned all the same,
+/// unless its cluster is gone: every claim would be refused, and the action would wait for ever.
 fn is_given_up(state: &State, action: &Action) -> bool {
+    if state.cluster_by_id(action.cluster).is_none() {
+        return true;
+    }
     let failing = operation_of(state, action).is_none_or(|operation| operation.failing.is_some());
     failing && !matches!(action.call, Call::UncordonReplica(_))
 }
