@@ -149,4 +149,5 @@ conversations! {
     what_was_called_for_a_dropped_cluster_is_still_settled,
     what_was_given_up_is_an_alarm_until_it_succeeds,
     while_the_feature_is_off_nothing_is_configured_and_nothing_is_decided,
+    an_uncordon_of_a_dropped_cluster_is_not_tried_again,
 }
