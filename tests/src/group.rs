@@ -22,6 +22,8 @@ pub struct Options {
     pub variables: Vec<(String, String)>,
     /// What every node is told in a file, as TOML: backends, for example.
     pub config: String,
+    /// Whether the nodes speak SQL.
+    pub sql: bool,
 }
 
 impl Options {
@@ -40,6 +42,8 @@ pub struct Member {
     pub log: PathBuf,
     pub grpc: String,
     pub http: String,
+    /// For SQL; empty if there is none.
+    pub pg: String,
     child: Option<Child>,
 }
 
@@ -94,6 +98,7 @@ impl Group {
             log: home.join("node.log"),
             grpc: free_address()?,
             http: free_address()?,
+            pg: if self.options.sql { free_address()? } else { String::new() },
             name,
             child: None,
         });
@@ -130,6 +135,9 @@ impl Group {
         command.args(&words[1..]).arg("serve").args(["--name", &member.name]);
         command.arg("--data-dir").arg(&member.data);
         command.args(["--grpc-listen", &member.grpc, "--http-listen", &member.http]);
+        if !member.pg.is_empty() {
+            command.args(["--pg-listen", &member.pg]);
+        }
         command.args([if joins { "--join" } else { "--peers" }, &founders.join(",")]);
         command.args(&self.options.flags);
         if !self.options.config.is_empty() {

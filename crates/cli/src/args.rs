@@ -441,10 +441,13 @@ pub(crate) enum Config {
         /// Its name
         name: String,
     },
-    /// Save --endpoint and --timeout as a context
+    /// Save --endpoint, --sql-endpoint and --timeout as a context
     Save {
         /// Its name
         name: String,
+        /// Where one of the nodes speaks SQL; can be repeated
+        #[arg(long = "sql-endpoint", value_name = "HOST:PORT")]
+        sql_endpoints: Vec<String>,
         /// And make it the current one
         #[arg(long = "use")]
         use_it: bool,

@@ -37,11 +37,18 @@ pub(crate) struct File {
 pub(crate) struct Choice {
     #[serde(default)]
     pub(crate) endpoints: Vec<String>,
+    /// Where the same nodes speak SQL.
+    #[serde(default)]
+    pub(crate) sql_endpoints: Vec<String>,
     timeout: Option<String>,
     output: Option<String>,
     /// Of a role; never shown.
     #[serde(default, deserialize_with = "secret")]
     token: Option<Secret>,
+    /// For SQL, which knows no tokens: the role, and its password, which is never shown.
+    role: Option<String>,
+    #[serde(default, deserialize_with = "secret")]
+    password: Option<Secret>,
 }
 
 fn secret<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Secret>, D::Error> {
@@ -56,6 +63,14 @@ pub(crate) struct Wishes {
     pub(crate) timeout: Option<Duration>,
     pub(crate) output: Option<Format>,
     pub(crate) token: Option<Secret>,
+}
+
+/// Where SQL is spoken, and as whom.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct SqlChoice {
+    pub(crate) endpoints: Vec<String>,
+    pub(crate) role: Option<String>,
+    pub(crate) password: Option<Secret>,
 }
 
 /// What holds in the end.
@@ -123,6 +138,22 @@ impl File {
         })
     }
 
+    /// What the context says about SQL, and where it says nothing, `[defaults]`. Who to be goes with where to: a password is
+    /// shown to the nodes it was written beside, and to no others.
+    pub(crate) fn sql(&self, context: Option<&String>) -> Result<SqlChoice, Failed> {
+        let chosen = match context.or(self.current.as_ref()) {
+            Some(name) => Some(self.context(name)?),
+            None => None,
+        };
+        let layers: Vec<&Choice> = chosen.into_iter().chain([&self.defaults]).collect();
+        let choice = layers.into_iter().find(|choice| !choice.sql_endpoints.is_empty());
+        Ok(choice.map_or_else(SqlChoice::default, |choice| SqlChoice {
+            endpoints: choice.sql_endpoints.clone(),
+            role: choice.role.clone(),
+            password: choice.password.clone(),
+        }))
+    }
+
     pub(crate) fn context(&self, name: &str) -> Result<&Choice, Failed> {
         self.contexts.get(name).ok_or_else(|| {
             let known = self.contexts.keys().map(String::as_str);
@@ -138,14 +169,17 @@ pub(crate) fn select(path: &Path, name: &str) -> Result<(), Failed> {
     edit(path, |document| document["current"] = value(name))
 }
 
+/// A context to be saved.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct NewContext<'a> {
+    pub(crate) endpoints: &'a [String],
+    pub(crate) sql_endpoints: &'a [String],
+    pub(crate) timeout: Option<&'a str>,
+}
+
 /// Puts a context into the file, in place of one of the same name, and makes it the current one if asked to.
-pub(crate) fn save(
-    path: &Path,
-    name: &str,
-    endpoints: &[String],
-    timeout: Option<&str>,
-    use_it: bool,
-) -> Result<(), Failed> {
+pub(crate) fn save(path: &Path, name: &str, new: NewContext<'_>, use_it: bool) -> Result<(), Failed> {
+    let NewContext { endpoints, sql_endpoints, timeout } = new;
     Endpoints::parse(endpoints)?;
     edit(path, |document| {
         let contexts = document.entry("contexts").or_insert_with(|| {
@@ -156,6 +190,9 @@ pub(crate) fn save(
         });
         let mut context = Table::new();
         context["endpoints"] = value(endpoints.iter().collect::<toml_edit::Array>());
+        if !sql_endpoints.is_empty() {
+            context["sql_endpoints"] = value(sql_endpoints.iter().collect::<toml_edit::Array>());
+        }
         if let Some(timeout) = timeout {
             context["timeout"] = value(timeout);
         }
@@ -268,12 +305,15 @@ output = "wide"
         let path = folder.path().join("loadline/config.toml");
         std::fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
         std::fs::write(&path, FILE).expect("written");
-        save(&path, "prod", &["prod:1".to_owned()], Some("30s"), true).expect("saved");
+        let (prod, sql) = (["prod:1".to_owned()], ["prod:5".to_owned()]);
+        let new = NewContext { endpoints: &prod, sql_endpoints: &sql, timeout: Some("30s") };
+        save(&path, "prod", new, true).expect("saved");
         let text = std::fs::read_to_string(&path).expect("read");
         assert!(text.contains("# mine") && text.contains("# three nodes"), "{text}");
         let file = File::read(&path).expect("a file");
         assert_eq!(file.current.as_deref(), Some("prod"));
         assert_eq!(file.contexts["prod"].endpoints, ["prod:1"]);
+        assert_eq!(file.sql(None).expect("a choice").endpoints, ["prod:5"]);
         assert_eq!(file.contexts["dev"].endpoints, ["dev:1", "dev:2"]);
         select(&path, "bare").expect("selected");
         assert_eq!(File::read(&path).expect("a file").current.as_deref(), Some("bare"));
@@ -281,10 +321,34 @@ output = "wide"
     }
 
     #[test]
+    fn a_password_is_shown_only_to_the_nodes_it_was_written_beside() {
+        let text = r#"
+current = "prod"
+[defaults]
+sql_endpoints = ["file:5"]
+role = "ada"
+[contexts.prod]
+sql_endpoints = ["prod:5", "prod:6"]
+role = "ops"
+password = "secret"
+[contexts.bare]
+password = "of nobody"
+"#;
+        let file: File = toml::from_str(text).expect("a file");
+        let prod = file.sql(None).expect("a choice");
+        assert_eq!((prod.endpoints.len(), prod.role.as_deref(), prod.password.is_some()), (2, Some("ops"), true));
+        let bare = file.sql(Some(&"bare".to_owned())).expect("a choice");
+        assert_eq!((bare.endpoints, bare.role, bare.password), (vec!["file:5".into()], Some("ada".into()), None));
+        assert!(!format!("{prod:?}").contains("secret"));
+        assert_eq!(file.sql(Some(&"none".to_owned())).expect_err("no such context").exit, Exit::NotFound);
+    }
+
+    #[test]
     fn the_first_context_makes_the_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("deep/loadline/config.toml");
-        save(&path, "dev", &["127.0.0.1:7701".to_owned()], None, true).expect("saved");
+        let endpoints = ["127.0.0.1:7701".to_owned()];
+        save(&path, "dev", NewContext { endpoints: &endpoints, ..NewContext::default() }, true).expect("saved");
         let text = std::fs::read_to_string(&path).expect("read");
         assert_eq!(text, "current = \"dev\"\n\n[contexts.dev]\nendpoints = [\"127.0.0.1:7701\"]\n");
     }
@@ -297,7 +361,9 @@ output = "wide"
             std::fs::write(&path, text).expect("written");
             let failed = File::read(&path).expect_err(text);
             assert!(failed.message.contains("config.toml"), "{}", failed.message);
-            assert!(save(&path, "dev", &["a:1".to_owned()], None, true).is_err(), "{text}");
+            let endpoints = ["a:1".to_owned()];
+            let new = NewContext { endpoints: &endpoints, ..NewContext::default() };
+            assert!(save(&path, "dev", new, true).is_err(), "{text}");
             assert_eq!(std::fs::read_to_string(&path).expect("read"), text);
         }
     }

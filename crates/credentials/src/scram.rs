@@ -18,7 +18,9 @@ pub const MECHANISM: &str = "SCRAM-SHA-256";
 const NONCE_BYTES: usize = 18;
 /// A client-first or client-final message is some hundred bytes long.
 const MESSAGE_BYTES_MAX: usize = 4_096;
+/// As many as what is made of a password has: a decoy must look alike.
 const ITERATIONS: u32 = 4_096;
+const SALT_BYTES: usize = 16;
 
 /// What the other side says is no SCRAM, or not the password.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -38,7 +40,7 @@ pub fn verifier(password: &str) -> ScramVerifier {
         return given;
     }
     let text = postgres_protocol::password::scram_sha_256(password.as_bytes());
-    parse(&text).unwrap_or_else(unknown)
+    parse(&text).unwrap_or_else(|| decoy(password, &rand::rng().random::<[u8; 32]>()))
 }
 
 /// Reads PostgreSQL's text of a verifier; nothing if it is none.
@@ -62,12 +64,17 @@ pub fn text(verifier: &ScramVerifier) -> String {
     format!("SCRAM-SHA-256${iterations}:{}${}:{}", base64(salt.as_slice()), base64(stored_key), base64(server_key))
 }
 
-/// For a role that does not exist or has no password: nothing fits it, and it is gone through all the same.
-pub fn unknown() -> ScramVerifier {
+/// For a role that does not exist: nothing fits it, and it is gone through all the same. Its salt is always the same one, as
+/// that of a role is: asked twice, a new salt would give away that nobody is there. Whoever knows `secret` can tell.
+pub fn decoy(role: &str, secret: &[u8]) -> ScramVerifier {
+    let mut mac = keyed(secret);
+    mac.update(b"loadline decoy\n");
+    mac.update(role.as_bytes());
+    let salt: [u8; 32] = mac.finalize().into_bytes().into();
     let mut rng = rand::rng();
     ScramVerifier {
         iterations: ITERATIONS,
-        salt: rng.random::<[u8; 16]>().to_vec().into(),
+        salt: salt[..SALT_BYTES].to_vec().into(),
         stored_key: rng.random(),
         server_key: rng.random(),
     }
@@ -161,8 +168,12 @@ fn is_nonce(nonce: &str) -> bool {
     !nonce.is_empty() && nonce.bytes().all(|byte| (b'!'..=b'~').contains(&byte))
 }
 
+fn keyed(key: &[u8]) -> Hmac<Sha256> {
+    Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length")
+}
+
 fn sign(key: &[u8; 32], message: &str) -> [u8; 32] {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    let mut mac = keyed(key);
     mac.update(message.as_bytes());
     mac.finalize().into_bytes().into()
 }
@@ -192,7 +203,7 @@ mod tests {
             for wrong in ["", "correct horse ", "Correct horse"] {
                 assert_eq!(log_in(wrong, kept.clone(), binding()), Err(ScramError::WrongPassword));
             }
-            assert_eq!(log_in("correct horse", unknown(), binding()), Err(ScramError::WrongPassword));
+            assert_eq!(log_in("correct horse", decoy("ada", b"group"), binding()), Err(ScramError::WrongPassword));
         }
         let bound = ChannelBinding::tls_server_end_point(vec![1, 2, 3]);
         assert_eq!(log_in("correct horse", kept, bound), Err(ScramError::ChannelBinding));
@@ -233,6 +244,15 @@ mod tests {
     }
 
     #[test]
+    fn a_role_that_does_not_exist_looks_like_one_that_does() {
+        let (kept, decoyed) = (verifier("secret"), decoy("ada", b"group"));
+        assert_eq!((decoyed.iterations, decoyed.salt.as_slice().len()), (kept.iterations, kept.salt.as_slice().len()));
+        assert_eq!(decoy("ada", b"group").salt, decoyed.salt, "asked twice");
+        assert_ne!(decoy("bob", b"group").salt, decoyed.salt);
+        assert_ne!(decoy("ada", b"other").salt, decoyed.salt);
+    }
+
+    #[test]
     fn an_answer_to_another_challenge_is_not_taken() {
         let kept = verifier("secret");
         let mut client = ScramSha256::new(b"secret", ChannelBinding::unsupported());
@@ -248,7 +268,7 @@ mod tests {
         #[test]
         fn no_message_makes_it_panic_or_lets_anybody_in(first in any::<Vec<u8>>(), last in any::<Vec<u8>>(), text in "[npy],[a=]?,n=.{0,5},r=.{0,9}.*") {
             for first in [first.as_slice(), text.as_bytes()] {
-                if let Ok(login) = Login::begin_with(first, unknown(), "server") {
+                if let Ok(login) = Login::begin_with(first, decoy("ada", b"group"), "server") {
                     let echo = format!("c={},r={},p={}", login.binding, login.nonce, STANDARD.encode([0; 32]));
                     prop_assert!(login.clone().finish(&last).is_err());
                     prop_assert!(login.finish(echo.as_bytes()).is_err());

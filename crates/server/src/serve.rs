@@ -46,7 +46,7 @@ use crate::leading;
 use crate::logging::init_logging;
 use crate::metrics::Metrics;
 use crate::peers;
-use crate::pg::{LoopbackOnly, Sql};
+use crate::pg::Sql;
 use crate::proposals::Proposals;
 use crate::readiness::Readiness;
 use crate::scaling_figures;
@@ -250,11 +250,12 @@ where
             http_endpoint,
         },
     };
+    let peers = guard.clone();
     let routes = services
         .behind(&doors, &guard, &config.limits)
         // No door here: votes and heartbeats that wait behind clients would turn load into elections.
         .add_service(InterceptedService::new(node.raft_service(), move |call: tonic::Request<()>| {
-            guard.admit_peer(call.metadata()).map(|()| call)
+            peers.admit_peer(call.metadata()).map(|()| call)
         }))
         .add_service(doors.helpers.named_layer(health_service))
         .add_service(doors.helpers.named_layer(reflection()?));
@@ -274,9 +275,8 @@ where
 
     let stop_sql = CancellationToken::new();
     let pg = listeners.pg.map(|listener| {
-        let login = Arc::new(LoopbackOnly { trusted: config.pg_trust_loopback });
         let address = listener.local_addr().ok();
-        let sql = Sql::new(node.clone(), proposals.clone(), &config, login, address);
+        let sql = Sql::new(node.clone(), proposals.clone(), &config, guard.clone(), address);
         AbortOnDropHandle::new(tokio::spawn(sql.serve(listener, stop_sql.clone())))
     });
 

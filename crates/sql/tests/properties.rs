@@ -168,6 +168,8 @@ fn sessions() -> impl Strategy<Value = Statement> {
             .prop_map(|(name, values, local)| Statement::SetSession { name, values, local }),
         prop::option::of(parameter()).prop_map(|name| Statement::ResetSession { name }),
         Just(Statement::Discard),
+        Just(Statement::CloseAll),
+        Just(Statement::UnlistenAll),
         prop::option::of(name()).prop_map(|name| Statement::Deallocate { name }),
     ]
 }

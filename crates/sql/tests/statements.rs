@@ -105,6 +105,8 @@ fn every_statement_is_printed_as_it_is_read() {
         "SET timezone = DEFAULT",
         "RESET ALL",
         "DISCARD ALL",
+        "CLOSE ALL",
+        "UNLISTEN *",
         "DEALLOCATE ALL",
         "DEALLOCATE p1",
         "SELECT 1",

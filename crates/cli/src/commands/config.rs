@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{local_format, resolve};
 use crate::args::{Config, Global};
 use crate::console::Console;
-use crate::context::{self, File};
+use crate::context::{self, File, NewContext};
 use crate::exit::Failed;
 use crate::output::{Column, Format, View, list};
 use crate::serve_args::ServeArgs;
@@ -83,14 +83,18 @@ pub(crate) fn contexts(what: Config, global: &Global, console: &mut Console) -> 
             console.say(&format!("the context is '{name}' now"));
             Ok(())
         }
-        Config::Save { name, use_it } => {
+        Config::Save { name, sql_endpoints, use_it } => {
             if global.endpoints.is_empty() {
                 return Err(Failed::usage("which nodes? Name them with --endpoint HOST:PORT"));
             }
             let resolved = resolve(&Global { context: None, ..global.clone() })?;
             let endpoints: Vec<String> = resolved.endpoints.iter().map(ToString::to_string).collect();
             let timeout = global.timeout.map(|timeout| format!("{}ms", timeout.as_millis()));
-            context::save(&path, &name, &endpoints, timeout.as_deref(), use_it)?;
+            for endpoint in &sql_endpoints {
+                super::sql::host_and_port(endpoint)?;
+            }
+            let new = NewContext { endpoints: &endpoints, sql_endpoints: &sql_endpoints, timeout: timeout.as_deref() };
+            context::save(&path, &name, new, use_it)?;
             console.say(&format!("context '{name}' is saved in {}", path.display()));
             Ok(())
         }

@@ -66,7 +66,7 @@ pub(crate) fn run(cli: Cli, hooks: &Hooks, console: &mut Console) -> Result<(), 
         Verb::Version => version::version(local_format(&global), console),
         Verb::Plan(args) => plan::run(&args, local_format(&global), console),
         Verb::Bench { what } => bench::run(&what, local_format(&global), console),
-        Verb::Sql(args) => block_on(sql::sql(&args, local_format(&global), console))?,
+        Verb::Sql(args) => sql::run(&args, &global, console),
         Verb::Operator { what: Operator::Snapshot { what: crate::args::Snapshot::Inspect { file } } } => {
             snapshot::inspect(&file, local_format(&global), console)
         }

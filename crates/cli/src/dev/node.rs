@@ -95,7 +95,6 @@ impl DevNode {
             .args(["--grpc-listen", &self.place.grpc()])
             .args(["--http-listen", &self.place.http()])
             .args(["--pg-listen", &self.place.pg()])
-            .args(["--pg-trust-loopback", "true"])
             .args(["--advertise", &self.place.grpc()])
             .args(["--peers", &peers.join(",")])
             .args(["--shutdown-grace", "3s"])

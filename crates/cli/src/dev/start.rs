@@ -14,7 +14,7 @@ use super::state::{DevState, DevView};
 use super::supervisor::{Supervisor, views};
 use crate::commands::block_on;
 use crate::console::Console;
-use crate::context;
+use crate::context::{self, NewContext};
 use crate::exit::{Exit, Failed};
 use crate::output::{Format, list};
 
@@ -116,29 +116,30 @@ fn announce(
     } else {
         format!("The data is kept in {}.", args.folder.data_dir.display())
     };
-    match context::path().and_then(|path| context::save(&path, CONTEXT, &state.endpoints(), None, true)) {
+    let (endpoints, sql_endpoints) = (state.endpoints(), state.sql_endpoints());
+    let new = NewContext { endpoints: &endpoints, sql_endpoints: &sql_endpoints, timeout: None };
+    match context::path().and_then(|path| context::save(&path, CONTEXT, new, true)) {
         Ok(()) => console.say(&format!("\nThe context is '{CONTEXT}' now. {kept}")),
         Err(failed) => {
             console.warn(&failed.message);
-            console.say(&format!("\nName the nodes yourself: --endpoint {}. {kept}", state.endpoints().join(",")));
+            console.say(&format!("\nName the nodes yourself: --endpoint {}. {kept}", endpoints.join(",")));
         }
     }
-    console.say("Whoever is on this machine is a superuser without a password; the nodes listen nowhere else.");
+    console.say(
+        "Whoever is on this machine is a superuser without a password, over SQL, too; the nodes listen nowhere else.",
+    );
     let me = how_to_call_me();
     let (place, end) = if args.detach { ("", "") } else { (" in another terminal", "Ctrl-C here, or ") };
     let try_this = if state.demo { demo_commands(&me) } else { plain_commands(&me) };
-    let sql = state.nodes.first().map(|node| sql_hint(&node.pg)).unwrap_or_default();
+    let sql = state.nodes.first().map(|node| sql_hint(&me, &node.pg)).unwrap_or_default();
     console.say(&format!("Try{place}:\n{try_this}{sql}Stop with {end}{me} dev stop."));
     Ok(())
 }
 
-/// How to use SQL, and who may.
-fn sql_hint(address: &str) -> String {
+/// How to use SQL. Who may was said for everything at once.
+fn sql_hint(me: &str, address: &str) -> String {
     let port = address.rsplit_once(':').map_or(address, |(_, port)| port);
-    format!(
-        "SQL: psql -h 127.0.0.1 -p {port} -U loadline loadline\n\
-         Everybody on this machine is a superuser there, without a password; nobody else is let in.\n"
-    )
+    format!("SQL: {me} sql, or psql -h 127.0.0.1 -p {port} -U loadline loadline\n")
 }
 
 fn plain_commands(me: &str) -> String {

@@ -68,6 +68,10 @@ impl DevState {
     pub(super) fn endpoints(&self) -> Vec<String> {
         self.nodes.iter().map(|node| node.grpc.clone()).collect()
     }
+
+    pub(super) fn sql_endpoints(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| node.pg.clone()).filter(|address| !address.is_empty()).collect()
+    }
 }
 
 /// Whoever reads sees the old file or the new one, never half of one.

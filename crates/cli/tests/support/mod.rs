@@ -57,10 +57,17 @@ impl Desk {
 
     /// With something on stdin.
     pub fn run_with(&self, words: &[&str], input: &str) -> Ended {
+        self.run_as(&[], words, input)
+    }
+
+    /// With further variables, and something on stdin.
+    pub fn run_as(&self, variables: &[(&str, &str)], words: &[&str], input: &str) -> Ended {
         let mut command = self.command(words);
+        command.envs(variables.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary runs");
-        child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("written");
+        // Whoever needs no input may have ended before it could be written.
+        let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
         ended(&child.wait_with_output().expect("it ends"))
     }
 

@@ -65,9 +65,6 @@ pub(super) fn check(config: &mut ServerConfig, origins: &Origins, problems: &mut
             report("pg_listen", format!("is the same as {key} ({other}); choose another port"));
         }
     }
-    if config.pg_trust_loopback && config.pg_listen.is_empty() {
-        report("pg_trust_loopback", "trusts those who use SQL, and there is none: give pg_listen, too".to_owned());
-    }
 
     // A node that stands for election between two heartbeats would depose healthy leaders.
     if config.election_timeout_min < config.heartbeat * 2 {
@@ -191,10 +188,6 @@ mod tests {
         fails(|c| c.limits.message_out_max = 65_536, "limits.message_out_max", "cannot give back");
         fails(|c| c.http_listen = "127.0.0.1:7700".to_owned(), "http_listen", "another port");
         fails(|c| c.pg_listen = "127.0.0.1:8700".to_owned(), "pg_listen", "another port");
-        fails(|c| c.pg_trust_loopback = true, "pg_trust_loopback", "give pg_listen");
-        passes(|c| {
-            c.pg_listen = "127.0.0.1:5432".to_owned();
-            c.pg_trust_loopback = true;
-        });
+        passes(|c| c.pg_listen = "127.0.0.1:5432".to_owned());
     }
 }

@@ -34,8 +34,6 @@ pub(super) enum Field {
     LogLevel(fn(&mut ServerConfig) -> &mut String),
     LogFormat(fn(&mut ServerConfig) -> &mut LogFormat),
     Trust(fn(&mut ServerConfig) -> &mut Trust),
-    /// `true` or `false`.
-    Switch(fn(&mut ServerConfig) -> &mut bool),
 }
 
 const KIB: u64 = 1024;
@@ -73,12 +71,6 @@ pub static KEYS: &[Key] = &[
         default: "",
         help: "Address to listen on for SQL, with psql or any PostgreSQL driver, such as 127.0.0.1:5432; no SQL if not given.",
         field: Field::Address(|c| &mut c.pg_listen),
-    },
-    Key {
-        name: "pg_trust_loopback",
-        default: "false",
-        help: "Whether everybody on this machine may use SQL without a password, as a superuser; for development.",
-        field: Field::Switch(|c| &mut c.pg_trust_loopback),
     },
     Key {
         name: "advertise",
@@ -317,7 +309,6 @@ impl Key {
             Field::LogLevel(_) => "LEVEL",
             Field::LogFormat(_) => "FORMAT",
             Field::Trust(_) => "WHOM",
-            Field::Switch(_) => "BOOL",
         }
     }
 
@@ -334,7 +325,6 @@ impl Key {
             Field::Count(at, ..) => at(&mut copy).to_string(),
             Field::LogFormat(at) => at(&mut copy).to_string(),
             Field::Trust(at) => at(&mut copy).to_string(),
-            Field::Switch(at) => at(&mut copy).to_string(),
         }
     }
 
@@ -351,7 +341,6 @@ impl Key {
             Field::LogLevel(at) => *at(config) = values::log_level(raw)?,
             Field::LogFormat(at) => *at(config) = values::log_format(raw)?,
             Field::Trust(at) => *at(config) = values::trust(raw)?,
-            Field::Switch(at) => *at(config) = values::switch(raw)?,
         }
         Ok(())
     }
@@ -367,7 +356,6 @@ impl Default for ServerConfig {
             grpc_listen: String::new(),
             http_listen: String::new(),
             pg_listen: String::new(),
-            pg_trust_loopback: false,
             advertise: String::new(),
             peers: Vec::new(),
             join: Vec::new(),
@@ -437,7 +425,6 @@ mod tests {
                 Field::Count(_, _, max) => &max.to_string(),
                 Field::LogLevel(_) => "trace",
                 Field::LogFormat(_) => "json",
-                Field::Switch(_) => "true",
                 Field::Trust(_) => "loopback",
             };
             key.set(&mut config, &Raw::Text(other.to_owned())).unwrap();

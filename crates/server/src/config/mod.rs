@@ -27,7 +27,6 @@ pub struct ServerConfig {
     pub http_listen: String,
     /// For SQL; empty: there is none.
     pub pg_listen: String,
-    pub pg_trust_loopback: bool,
     /// Where other nodes and clients reach `grpc_listen`. Never empty after [`load`](fn@load).
     pub advertise: String,
     pub peers: Vec<String>,

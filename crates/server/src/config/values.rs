@@ -210,15 +210,6 @@ pub(super) fn log_level(raw: &Raw) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-pub(super) fn switch(raw: &Raw) -> Result<bool, String> {
-    const WANTED: &str = "\"true\" or \"false\"";
-    match raw.text(WANTED)? {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        other => Err(format!("{other:?} is neither; write {WANTED}")),
-    }
-}
-
 pub(super) fn log_format(raw: &Raw) -> Result<LogFormat, String> {
     const WANTED: &str = "\"text\" or \"json\"";
     match raw.text(WANTED)? {

@@ -7,13 +7,9 @@
 //! A call that a follower passes on to the leader carries the token of the caller with it, and is checked there once more. What
 //! raft-node forwards says how its actor was proven; that only a node can say so is what the pass between nodes is for.
 
-use std::convert::Infallible;
-use std::future::Future;
 use std::net::IpAddr;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request};
 use loadline_credentials::token::Token;
 use loadline_raft_node::{Consistency, Node, PeerPass};
 use loadline_state_machine::{Actor, Proof, State};
@@ -21,8 +17,9 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::metadata::MetadataMap;
 use tonic::transport::server::TcpConnectInfo;
-use tower::{Layer, Service};
+use tower::Layer;
 
+use super::gate::{self, Answering, Behind, Gate, Gated};
 use super::{actor, errors};
 
 /// What a guard goes by.
@@ -55,6 +52,11 @@ impl Guard {
     /// Whether nobody else can speak as a node of this group.
     pub(crate) fn peers_prove_themselves(&self) -> bool {
         self.pass.is_some() || self.is_alone()
+    }
+
+    /// Whether somebody there needs no credential.
+    pub(crate) fn trusts(&self, from: IpAddr) -> bool {
+        self.trusts_own_machine && from.to_canonical().is_loopback()
     }
 
     fn is_alone(&self) -> bool {
@@ -95,9 +97,7 @@ impl Guard {
             }
             Some(Credential::Unknown) => Err(invalid_token()),
             None if !state.login_needed() => Ok(call.actor),
-            None if self.trusts_own_machine && call.from.is_some_and(|from| from.is_loopback()) => {
-                Ok(call.actor.proven(Proof::Machine))
-            }
+            None if call.from.is_some_and(|from| self.trusts(from)) => Ok(call.actor.proven(Proof::Machine)),
             None => {
                 let message = "a login is needed: send a token of a role as authorization: Bearer (loadline: --token, \
                                LOADLINE_TOKEN or the context)";
@@ -127,50 +127,29 @@ fn credential(headers: &HeaderMap) -> Option<Credential> {
 }
 
 impl<S> Layer<S> for Guard {
-    type Service = Proven<S>;
+    type Service = Gated<Guard, S>;
 
-    fn layer(&self, inner: S) -> Proven<S> {
-        Proven { guard: self.clone(), inner }
+    fn layer(&self, service: S) -> Gated<Guard, S> {
+        Gated { gate: self.clone(), service }
     }
 }
 
-/// A service that is told who asks.
-#[derive(Debug, Clone)]
-pub(crate) struct Proven<S> {
-    guard: Guard,
-    inner: S,
-}
-
-impl<S> Service<Request<Body>> for Proven<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
-    S::Future: Send + 'static,
-{
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+impl Gate for Guard {
+    /// Tells the service who asks.
+    fn pass<S: Behind>(&self, mut request: Request<Body>, mut service: S) -> Answering {
         let from = request.extensions().get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
         let from = from.map(|address| address.ip());
         let actor = match actor::said(request.headers(), from) {
             Ok(actor) => actor,
-            Err(status) => return Box::pin(std::future::ready(Ok(status.into_http()))),
+            Err(status) => return gate::refuse(status),
         };
         let call = Call { actor, from, credential: credential(request.headers()) };
-        let guard = self.guard.clone();
-        // The clone may not be ready; the one that was polled is.
-        let clone = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, clone);
+        let guard = self.clone();
         Box::pin(async move {
             match guard.authenticate(call).await {
                 Ok(actor) => {
                     request.extensions_mut().insert(actor);
-                    inner.call(request).await
+                    service.call(request).await
                 }
                 Err(status) => Ok(status.into_http()),
             }

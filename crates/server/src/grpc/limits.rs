@@ -4,22 +4,21 @@
 //! time out. The service between nodes does not pass through here; shedding its traffic would turn load into elections.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request};
 use http_body::{Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tonic::body::Body;
 use tonic::{Code, Status};
-use tower::{Layer, Service};
+use tower::Layer;
 
 use super::errors;
+use super::gate::{self, Answering, Behind, Gate, Gated};
 use crate::metrics::Metrics;
 
 /// Whether a deadline of the server's own applies.
@@ -197,46 +196,24 @@ fn count(metrics: &Metrics, method: Method, code: Code, began: Instant) {
 }
 
 impl<S> Layer<S> for Door {
-    type Service = Guarded<S>;
+    type Service = Gated<Door, S>;
 
-    fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded { door: self.clone(), inner }
+    fn layer(&self, service: S) -> Gated<Door, S> {
+        Gated { gate: self.clone(), service }
     }
 }
 
-/// A service behind its door.
-#[derive(Debug, Clone)]
-pub(crate) struct Guarded<S> {
-    door: Door,
-    inner: S,
-}
-
-impl<S> Service<Request<Body>> for Guarded<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
-    S::Future: Send + 'static,
-{
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+impl Gate for Door {
+    fn pass<S: Behind>(&self, request: Request<Body>, mut service: S) -> Answering {
         let began = Instant::now();
-        let mut visit = match self.door.admit(request.uri().path(), began) {
+        let mut visit = match self.admit(request.uri().path(), began) {
             Ok(visit) => visit,
-            Err(status) => return Box::pin(std::future::ready(Ok(status.into_http()))),
+            Err(status) => return gate::refuse(*status),
         };
-        let deadline = deadline(&request, visit.method, self.door.0.deadlines);
-        // The clone may not be ready; the one that was polled is.
-        let clone = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, clone);
+        let deadline = deadline(&request, visit.method, self.0.deadlines);
         // Made here and not at the first poll, so that it ends before the transport's own, which has no reason to give.
         let time_is_up = deadline.map(|after| (after, tokio::time::sleep(after)));
-        let answering = inner.call(request);
+        let answering = service.call(request);
         Box::pin(async move {
             let answer = match time_is_up {
                 None => answering.await,
@@ -339,10 +316,13 @@ fn code_name(code: Code) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http::Response;
     use http_body_util::BodyExt as _;
     use tokio::sync::watch;
-    use tower::ServiceExt as _;
     use tower::util::BoxCloneService;
+    use tower::{Service as _, ServiceExt as _};
 
     use super::*;
     use crate::metrics::Standing;
@@ -353,7 +333,7 @@ mod tests {
         Request::builder().uri(path).body(Body::empty()).unwrap()
     }
 
-    type Waiting = Guarded<BoxCloneService<Request<Body>, Response<Body>, Infallible>>;
+    type Waiting = Gated<Door, BoxCloneService<Request<Body>, Response<Body>, Infallible>>;
 
     /// Answers NOT_FOUND, as soon as it is told to.
     fn waiting(door: &Door) -> (Waiting, watch::Sender<bool>) {

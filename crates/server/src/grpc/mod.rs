@@ -5,6 +5,7 @@ pub(crate) mod admin;
 pub(crate) mod errors;
 pub(crate) mod exchange;
 pub(crate) mod forward;
+mod gate;
 pub(crate) mod guard;
 mod history;
 pub(crate) mod limits;

@@ -1,11 +1,11 @@
 //! What pgwire asks of us, for each message of a client.
 
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use futures::{Sink, SinkExt as _, stream};
-use loadline_raft_node::Consistency;
+use loadline_credentials::scram;
 use loadline_sql::tables::{Kind, OutputColumn, Value};
 use loadline_sql::{SqlError, SqlState, Statement};
 use loadline_state_machine::{Actor, Proof};
@@ -22,14 +22,16 @@ use pgwire::api::results::{
 use pgwire::api::stmt::{QueryParser, StoredStatement};
 use pgwire::api::store::PortalStore;
 use pgwire::api::{
-    ClientInfo, ClientPortalStore, METADATA_DATABASE, METADATA_USER, PgWireServerHandlers, PidSecretKeyGenerator,
-    RandomPidSecretKeyGenerator, Type,
+    ClientInfo, ClientPortalStore, METADATA_DATABASE, METADATA_USER, PgWireConnectionState, PgWireServerHandlers,
+    PidSecretKeyGenerator, RandomPidSecretKeyGenerator, Type,
 };
 use pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
 use pgwire::messages::response::{NoticeResponse, TransactionStatus};
+use pgwire::messages::startup::{Authentication, PasswordMessageFamily};
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 use tokio_util::sync::CancellationToken;
 
+use super::login::{self, Entry, Grantee, Proving};
 use super::session::Session;
 use super::statements::{Asked, Outcome, Said};
 use super::{Sql, wire};
@@ -53,11 +55,13 @@ pub(super) struct Handler {
     /// Whether the house has room for it.
     has_place: bool,
     stop: CancellationToken,
+    /// Between knocking and being let in.
+    proving: Mutex<Option<Proving>>,
 }
 
 impl Handlers {
     pub(super) fn new(sql: Arc<Sql>, has_place: bool, stop: CancellationToken) -> Handlers {
-        Handlers { handler: Arc::new(Handler { sql, has_place, stop }) }
+        Handlers { handler: Arc::new(Handler { sql, has_place, stop, proving: Mutex::default() }) }
     }
 }
 
@@ -87,9 +91,27 @@ impl StartupHandler for Handler {
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        let PgWireFrontendMessage::Startup(startup) = message else { return Ok(()) };
-        protocol_negotiation(client, &startup).await?;
-        save_startup_parameters_to_metadata(client, &startup);
+        match message {
+            PgWireFrontendMessage::Startup(startup) => {
+                protocol_negotiation(client, &startup).await?;
+                save_startup_parameters_to_metadata(client, &startup);
+                self.knock(client).await
+            }
+            PgWireFrontendMessage::PasswordMessageFamily(message) => self.prove(client, message).await,
+            // Anything else before a login is nothing that is waited for.
+            _ => Err(wire::fatal("08P01", "a password is expected".to_owned(), None)),
+        }
+    }
+}
+
+impl Handler {
+    /// Somebody has said who they want to be.
+    async fn knock<C>(&self, client: &mut C) -> PgWireResult<()>
+    where
+        C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
         if self.stop.is_cancelled() {
             return Err(wire::fatal("57P03", "this node is shutting down".to_owned(), None));
         }
@@ -102,20 +124,69 @@ impl StartupHandler for Handler {
             return Err(wire::fatal("28000", "no role, or one with an impossible name".to_owned(), None));
         }
         let from = client.socket_addr().ip();
-        // Whoever may come in is in the state; what this node knows of it has to do, or nobody could look at a group
-        // without a leader.
-        let state = Box::pin(self.sql.node.read(Consistency::Stale)).await;
-        let state = state.map_err(|error| wire::fatal("57P03", error.to_string(), None))?;
-        let grantee = self
-            .sql
-            .authenticator
-            .without_proof(&role, from, &state)
-            .map_err(|refusal| wire::fatal("28000", refusal.message, refusal.hint))?;
+        let state = self.sql.who_is_who(from).await;
+        let group = self.sql.node.status().group;
+        match login::entry(&self.sql.guard, &role, from, &state, &group)? {
+            Entry::Free(grantee, proof) => self.let_in(client, grantee, proof).await,
+            Entry::Prove(verifier) => {
+                *self.proving() = Some(Proving::Offered { role, verifier });
+                let offer = Authentication::SASL(vec![scram::MECHANISM.to_owned()]);
+                client.send(PgWireBackendMessage::Authentication(offer)).await?;
+                client.set_state(PgWireConnectionState::AuthenticationInProgress);
+                Ok(())
+            }
+        }
+    }
+
+    /// Somebody shows, in two steps, that they know the password.
+    async fn prove<C>(&self, client: &mut C, message: PasswordMessageFamily) -> PgWireResult<()>
+    where
+        C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let unexpected = |what: &str| wire::fatal("08P01", what.to_owned(), None);
+        let proving = self.proving().take();
+        match proving {
+            None => Err(unexpected("no password was asked for")),
+            Some(Proving::Offered { role, verifier }) => {
+                let PasswordMessageFamily::Raw(said) = message else {
+                    return Err(unexpected("this is no SASL message"));
+                };
+                let first = login::first_message(&said).ok_or_else(|| unexpected("this is no SASL message"))?;
+                let (proving, challenge) = Proving::challenge(role, verifier, first)?;
+                *self.proving() = Some(proving);
+                let challenge = Authentication::SASLContinue(challenge.into());
+                client.send(PgWireBackendMessage::Authentication(challenge)).await?;
+                Ok(())
+            }
+            Some(Proving::Challenged { role, login }) => {
+                let said = message.into_sasl_response().map_err(|_| unexpected("this is no SASL message"))?;
+                let answer = Proving::finish(&role, *login, &said.data)?;
+                let answer = Authentication::SASLFinal(answer.into());
+                client.feed(PgWireBackendMessage::Authentication(answer)).await?;
+                let superuser = self.sql.node.latest().role(&role).is_some_and(|role| role.superuser);
+                self.let_in(client, Grantee { role, superuser }, Proof::Password).await
+            }
+        }
+    }
+
+    fn proving(&self) -> MutexGuard<'_, Option<Proving>> {
+        self.proving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn let_in<C>(&self, client: &mut C, grantee: Grantee, proof: Proof) -> PgWireResult<()>
+    where
+        C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let from = client.socket_addr().ip();
         let (process, secret) = NUMBERS.generate(&*client);
         client.set_pid_and_secret_key(process, secret.clone());
-        let database = client.metadata().get(METADATA_DATABASE).cloned().unwrap_or_else(|| role.clone());
-        // Let in without proof, because it is on this machine: where roles can log in, that is how it is known.
-        let actor = Actor::new(&grantee.role, format!("sql {from}")).proven(Proof::Machine);
+        let database = client.metadata().get(METADATA_DATABASE).cloned().unwrap_or_else(|| grantee.role.clone());
+        let actor = Actor::new(&grantee.role, format!("sql {from}")).proven(proof);
+        let is_superuser = grantee.superuser;
         let session = Session::new(grantee, actor, database, process, secret);
         for (name, value) in client.metadata() {
             let known = !matches!(name.as_str(), "user" | "database" | "options" | "replication");
@@ -130,7 +201,33 @@ impl StartupHandler for Handler {
         facts.search_path = "loadline, mz_internal, mz_catalog".to_owned();
         facts.date_style = "ISO, MDY".to_owned();
         facts.time_zone = "UTC".to_owned();
+        facts.is_superuser = is_superuser;
         finish_authentication(client, &facts).await
+    }
+
+    /// Carries a statement out for somebody who may still ask.
+    async fn ask(
+        &self,
+        session: &Session,
+        asked: &Asked,
+        parameters: &[Value],
+        said: &mut Said,
+    ) -> Result<Outcome, SqlError> {
+        let still_in = || login::still_in(&session.actor, &self.sql.node.latest());
+        let admitted = still_in().and_then(|()| self.sql.closing_is_safe(&asked.statement));
+        if let Err(error) = admitted {
+            session.fail();
+            return Err(error);
+        }
+        let outcome = self.sql.execute(session, asked, parameters, said).await;
+        // What was read may be newer than what this node knew before it asked the leader.
+        match (&outcome, still_in()) {
+            (Ok(Outcome::Rows { .. }), Err(error)) => {
+                session.fail();
+                Err(error)
+            }
+            _ => outcome,
+        }
     }
 }
 
@@ -199,7 +296,7 @@ impl SimpleQueryHandler for Handler {
             self.sql.begin_implicitly(&session).await.map_err(wire::error)?;
         }
         for one in &asked {
-            let done = self.sql.execute(&session, one, &[], &mut said).await;
+            let done = self.ask(&session, one, &[], &mut said).await;
             match done.and_then(|outcome| response(outcome, &Format::UnifiedText)) {
                 Ok(response) => responses.push(response),
                 Err(error) => {
@@ -329,7 +426,7 @@ impl ExtendedQueryHandler for Handler {
             wire::error(error)
         })?;
         let mut said = Said::default();
-        let done = self.sql.execute(&session, &ready.asked, &parameters, &mut said).await;
+        let done = self.ask(&session, &ready.asked, &parameters, &mut said).await;
         tell(client, said).await?;
         if session.lock().open.is_none() {
             client.set_transaction_status(TransactionStatus::Idle);

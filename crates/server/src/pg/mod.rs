@@ -18,12 +18,14 @@ mod travel;
 mod wire;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use loadline_raft_node::Node;
+use loadline_raft_node::{Consistency, Node};
 use loadline_sql::tables::Limits as AnswerLimits;
+use loadline_sql::{SqlError, SqlState, Statement};
+use loadline_state_machine::State;
 use pgwire::tokio::process_socket;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -32,23 +34,26 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use crate::config::ServerConfig;
+use crate::grpc::errors;
+use crate::grpc::guard::Guard;
 use crate::proposals::Proposals;
 use cancel::Cancelling;
 use handlers::Handlers;
-use login::Authenticator;
-pub(crate) use login::LoopbackOnly;
 use past::JournalPast;
 use travel::Travel;
 
 /// How long the door waits after the kernel refused it a connection, as when it is out of files: at once would be a hot loop.
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
 
+/// How long somebody who logs in waits for a leader to say which passwords there are.
+const LEADER_PATIENCE: Duration = Duration::from_secs(2);
+
 /// What every connection shares.
 #[derive(Debug)]
 pub(crate) struct Sql {
     node: Node,
     proposals: Proposals,
-    authenticator: Arc<dyn Authenticator>,
+    guard: Guard,
     past: Arc<JournalPast>,
     travel: Arc<Travel>,
     cancelling: Arc<Cancelling>,
@@ -66,7 +71,7 @@ impl Sql {
         node: Node,
         proposals: Proposals,
         config: &ServerConfig,
-        authenticator: Arc<dyn Authenticator>,
+        guard: Guard,
         address: Option<SocketAddr>,
     ) -> Arc<Sql> {
         let count = |value: u64| usize::try_from(value).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
@@ -76,7 +81,7 @@ impl Sql {
             travel: Arc::new(Travel::new(node.clone())),
             node,
             proposals,
-            authenticator,
+            guard,
             cancelling: Arc::default(),
             statements: Arc::new(Semaphore::new(count(limits.pg_statements_max))),
             statements_max: u32::try_from(limits.pg_statements_max).unwrap_or(u32::MAX),
@@ -85,6 +90,30 @@ impl Sql {
             answer: AnswerLimits { rows_max: count(limits.pg_rows_max), ..AnswerLimits::default() },
             address,
         })
+    }
+
+    /// The state that says who may come in. A password that was set a moment ago at another node counts here, too; without a
+    /// leader what this node knows has to do, or nobody could look at a group that is in trouble.
+    async fn who_is_who(&self, from: IpAddr) -> Arc<State> {
+        if self.guard.trusts(from) {
+            return self.node.latest();
+        }
+        // For everybody alike: what takes longer for a name that is unknown here would say that it is.
+        let reading = Box::pin(self.node.read(Consistency::Linearizable));
+        match tokio::time::timeout(LEADER_PATIENCE, reading).await {
+            Ok(Ok(state)) => state,
+            Ok(Err(_)) | Err(_) => self.node.latest(),
+        }
+    }
+
+    /// Roles mean nothing if whoever reaches this node can speak as another one.
+    fn closing_is_safe(&self, statement: &Statement) -> Result<(), SqlError> {
+        if !matches!(statement, Statement::CreateRole(_) | Statement::AlterRole(_))
+            || self.guard.peers_prove_themselves()
+        {
+            return Ok(());
+        }
+        Err(SqlError::new(SqlState("55000"), errors::peer_secret_missing().message()))
     }
 
     /// Takes connections until it is told to stop, then lets the statements under way finish.

@@ -144,6 +144,8 @@ impl Sql {
                 done("DISCARD ALL")
             }
             Statement::Deallocate { .. } => done("DEALLOCATE"),
+            Statement::CloseAll => done("CLOSE CURSOR ALL"),
+            Statement::UnlistenAll => done("UNLISTEN"),
             Statement::Show { name } => self.show(session, name.as_deref(), asked).await,
             Statement::ExplainCluster { cluster } => {
                 let state = self.state(session, &self.budget(session, None)).await?;

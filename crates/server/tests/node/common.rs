@@ -8,7 +8,7 @@ use loadline_api::v1::admin_client::AdminClient;
 use loadline_api::v1::operator_client::OperatorClient;
 use loadline_api::v1::watch_client::WatchClient;
 use loadline_api::v1::{self, NodeStatus, WriteOptions};
-use loadline_server::config::ServerConfig;
+use loadline_server::config::{ServerConfig, Trust};
 use loadline_server::{Listeners, ServeError, World, serve_in, serve_on};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -76,7 +76,7 @@ impl Place {
             peers: peers.iter().map(|peer| (*peer).to_owned()).collect(),
             tick_every: Duration::from_secs(60),
             disk_reserve: 0,
-            pg_trust_loopback: self.listeners.pg.is_some(),
+            trust: if self.listeners.pg.is_some() { Trust::Loopback } else { Trust::Nobody },
             ..ServerConfig::default()
         }
     }

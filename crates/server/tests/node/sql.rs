@@ -1,67 +1,12 @@
 //! SQL: the real psql and a real driver against nodes in this process.
 
-use std::net::SocketAddr;
-use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt as _;
 use tokio_postgres::types::Type;
-use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+use tokio_postgres::{NoTls, SimpleQueryMessage};
 
-use crate::common::{Node, Place, create_cluster, create_size, eventually, set};
-
-/// What psql says to a script, and whether it was content.
-struct Said {
-    out: String,
-    err: String,
-    ok: bool,
-}
-
-/// Runs psql as people do: with its own settings, from a file of lines.
-async fn psql(address: SocketAddr, script: &str) -> Said {
-    let mut child = tokio::process::Command::new("psql")
-        .args([
-            "-X",
-            "-A",
-            "-P",
-            "footer=off",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-h",
-            "127.0.0.1",
-            "-U",
-            "ops",
-            "-d",
-            "loadline",
-        ])
-        .args(["-p", &address.port().to_string()])
-        .env("PGCONNECT_TIMEOUT", "20")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("psql is there: it comes with the package postgresql-client");
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(script.as_bytes()).await.unwrap();
-    drop(stdin);
-    let output = child.wait_with_output().await.unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Said { out: text(output.stdout), err: text(output.stderr), ok: output.status.success() }
-}
-
-/// A script that psql must be content with, and what it says to it.
-#[track_caller]
-fn content(said: Said) -> String {
-    assert!(said.ok && said.err.is_empty(), "psql said {}\n{}", said.out, said.err);
-    said.out
-}
-
-async fn connect(address: SocketAddr) -> Client {
-    let text = format!("host=127.0.0.1 port={} user=ops dbname=loadline", address.port());
-    let (client, connection) = tokio_postgres::connect(&text, NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client
-}
+use crate::common::{Node, create_cluster, create_size, eventually, set};
+use crate::sql_clients::{connect, content, psql};
 
 async fn node() -> Node {
     let node = Node::alone_with_sql(|_| ()).await;
@@ -265,16 +210,8 @@ async fn the_past_is_read_at_an_index_and_at_a_time_and_cannot_be_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_comes_in_who_is_not_trusted_and_nobody_beyond_the_limit() {
-    let place = Place::with_sql().await;
-    let mut config = place.config("n1", &[&place.grpc]);
-    config.pg_trust_loopback = false;
-    let node = place.start(config);
-    node.until_ready().await;
+async fn nobody_comes_in_beyond_the_limit() {
     let text = |node: &Node| format!("host=127.0.0.1 port={} user=ops", node.pg.unwrap().port());
-    let error = tokio_postgres::connect(&text(&node), NoTls).await.err().unwrap();
-    assert_eq!(error.code().unwrap().code(), "28000");
-
     let node = Node::alone_with_sql(|config| config.limits.pg_connections_max = 1).await;
     let first = connect(node.pg.unwrap()).await;
     let error = tokio_postgres::connect(&text(&node), NoTls).await.err().unwrap();

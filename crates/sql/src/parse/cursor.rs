@@ -131,6 +131,16 @@ impl<'a> Cursor<'a> {
         self.peek().and_then(Token::upper)
     }
 
+    pub(super) fn star_is(&self, ahead: usize) -> bool {
+        self.tokens.get(self.next + ahead).is_some_and(|token| token.spanned.token == Kind::Mul)
+    }
+
+    /// Goes past so many tokens, which say this.
+    pub(super) fn past<T>(&mut self, tokens: usize, said: T) -> T {
+        self.next += tokens;
+        said
+    }
+
     pub(super) fn word_is(&self, ahead: usize, word: &str) -> bool {
         self.tokens.get(self.next + ahead).and_then(Token::upper).is_some_and(|it| it == word)
     }

@@ -121,6 +121,8 @@ fn statement(text: &str, tokens: &[cursor::Token]) -> Result<Statement, ParseErr
         Some("RESET") => sessions::reset(&mut at)?,
         Some("DISCARD") => sessions::discard(&mut at)?,
         Some("DEALLOCATE") => sessions::deallocate(&mut at)?,
+        Some("CLOSE") if at.word_is(1, "ALL") => at.past(2, Statement::CloseAll),
+        Some("UNLISTEN") if at.star_is(1) => at.past(2, Statement::UnlistenAll),
         Some("GRANT") => roles::grant(&mut at)?,
         Some("REVOKE") => roles::revoke(&mut at)?,
         Some("SELECT" | "WITH" | "VALUES" | "TABLE" | "INSERT" | "UPDATE" | "DELETE" | "EXPLAIN") => tree::read(&at)?,

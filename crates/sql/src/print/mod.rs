@@ -288,6 +288,8 @@ impl fmt::Display for Statement {
             Self::ResetSession { name: None } => f.write_str("RESET ALL"),
             Self::ResetSession { name: Some(name) } => write!(f, "RESET {}", dotted(name)),
             Self::Discard => f.write_str("DISCARD ALL"),
+            Self::CloseAll => f.write_str("CLOSE ALL"),
+            Self::UnlistenAll => f.write_str("UNLISTEN *"),
             Self::Deallocate { name: None } => f.write_str("DEALLOCATE ALL"),
             Self::Deallocate { name: Some(name) } => write!(f, "DEALLOCATE {}", quote_identifier(name)),
             Self::Query(tree) | Self::Write(tree) => tree.fmt(f),

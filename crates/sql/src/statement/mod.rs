@@ -108,6 +108,10 @@ pub enum Statement {
     Deallocate {
         name: Option<String>,
     },
+    /// `CLOSE ALL`, which pools say before they hand a connection on. There are no cursors that SQL could name.
+    CloseAll,
+    /// `UNLISTEN *`, likewise.
+    UnlistenAll,
 
     /// `SELECT`, `WITH`, `VALUES`, `TABLE`.
     Query(Box<Tree>),

@@ -113,6 +113,18 @@ pub(crate) static TABLES: &[&dyn Table] = &[
     &catalog::information::INFORMATION_COLUMNS,
     &catalog::information::TABLE_CONSTRAINTS,
     &catalog::information::KEY_COLUMN_USAGE,
+    &catalog::empty::PG_AMOP,
+    &catalog::empty::PG_STAT_ACTIVITY,
+    &catalog::empty::PG_AMPROC,
+    &catalog::empty::PG_CONVERSION,
+    &catalog::empty::PG_DB_ROLE_SETTING,
+    &catalog::empty::PG_DEFAULT_ACL,
+    &catalog::empty::PG_LARGEOBJECT_METADATA,
+    &catalog::empty::PG_OPCLASS,
+    &catalog::empty::PG_OPFAMILY,
+    &catalog::empty::PG_TS_DICT,
+    &catalog::empty::PG_TS_PARSER,
+    &catalog::empty::PG_TS_TEMPLATE,
 ];
 
 /// The table of this name: in that schema, or in the first one of the path that has it. The catalogue comes before them all, as

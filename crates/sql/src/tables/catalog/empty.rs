@@ -112,6 +112,8 @@ pub(crate) static PG_LANGUAGE: Listed = none(
         ("lanowner", Kind::Oid),
         ("lanispl", Kind::Bool),
         ("lanpltrusted", Kind::Bool),
+        ("lanplcallfoid", Kind::Oid),
+        ("tableoid", Kind::Oid),
     ],
 );
 pub(crate) static PG_MATVIEWS: Listed = none(
@@ -131,6 +133,7 @@ pub(crate) static PG_OPERATOR: Listed = none(
     &[
         ("oid", Kind::Oid),
         ("oprname", Kind::Name),
+        ("oprkind", Kind::Char),
         ("oprnamespace", Kind::Oid),
         ("oprleft", Kind::Oid),
         ("oprright", Kind::Oid),
@@ -223,6 +226,7 @@ pub(crate) static PG_REWRITE: Listed = none(
         ("ev_type", Kind::Char),
         ("ev_enabled", Kind::Char),
         ("is_instead", Kind::Bool),
+        ("tableoid", Kind::Oid),
     ],
 );
 pub(crate) static PG_SEQUENCE: Listed = none(
@@ -290,6 +294,7 @@ pub(crate) static PG_TRIGGER: Listed = none(
         ("tgenabled", Kind::Char),
         ("tgisinternal", Kind::Bool),
         ("tgconstraint", Kind::Oid),
+        ("tableoid", Kind::Oid),
     ],
 );
 pub(crate) static PG_TS_CONFIG: Listed = none(
@@ -305,5 +310,113 @@ pub(crate) static PG_USER_MAPPINGS: Listed = none(
         ("umuser", Kind::Oid),
         ("usename", Kind::Name),
         ("umoptions", Kind::TextArray),
+    ],
+);
+pub(crate) static PG_AMOP: Listed = none(
+    "pg_amop",
+    &[
+        ("oid", Kind::Oid),
+        ("amopfamily", Kind::Oid),
+        ("amoplefttype", Kind::Oid),
+        ("amoprighttype", Kind::Oid),
+        ("amopstrategy", Kind::Int2),
+        ("amoppurpose", Kind::Char),
+        ("amopopr", Kind::Oid),
+        ("amopmethod", Kind::Oid),
+        ("amopsortfamily", Kind::Oid),
+    ],
+);
+pub(crate) static PG_AMPROC: Listed = none(
+    "pg_amproc",
+    &[
+        ("oid", Kind::Oid),
+        ("amprocfamily", Kind::Oid),
+        ("amproclefttype", Kind::Oid),
+        ("amprocrighttype", Kind::Oid),
+        ("amprocnum", Kind::Int2),
+        ("amproc", Kind::Oid),
+    ],
+);
+pub(crate) static PG_CONVERSION: Listed = none(
+    "pg_conversion",
+    &[
+        ("oid", Kind::Oid),
+        ("conname", Kind::Name),
+        ("connamespace", Kind::Oid),
+        ("conowner", Kind::Oid),
+        ("conforencoding", Kind::Int4),
+        ("contoencoding", Kind::Int4),
+        ("conproc", Kind::Oid),
+        ("condefault", Kind::Bool),
+    ],
+);
+pub(crate) static PG_DB_ROLE_SETTING: Listed =
+    none("pg_db_role_setting", &[("setdatabase", Kind::Oid), ("setrole", Kind::Oid), ("setconfig", Kind::TextArray)]);
+pub(crate) static PG_DEFAULT_ACL: Listed = none(
+    "pg_default_acl",
+    &[
+        ("oid", Kind::Oid),
+        ("defaclrole", Kind::Oid),
+        ("defaclnamespace", Kind::Oid),
+        ("defaclobjtype", Kind::Char),
+        ("defaclacl", Kind::TextArray),
+    ],
+);
+pub(crate) static PG_LARGEOBJECT_METADATA: Listed =
+    none("pg_largeobject_metadata", &[("oid", Kind::Oid), ("lomowner", Kind::Oid), ("lomacl", Kind::TextArray)]);
+pub(crate) static PG_OPCLASS: Listed = none(
+    "pg_opclass",
+    &[
+        ("oid", Kind::Oid),
+        ("tableoid", Kind::Oid),
+        ("opcmethod", Kind::Oid),
+        ("opcname", Kind::Name),
+        ("opcnamespace", Kind::Oid),
+        ("opcowner", Kind::Oid),
+        ("opcfamily", Kind::Oid),
+        ("opcintype", Kind::Oid),
+        ("opcdefault", Kind::Bool),
+        ("opckeytype", Kind::Oid),
+    ],
+);
+pub(crate) static PG_OPFAMILY: Listed = none(
+    "pg_opfamily",
+    &[
+        ("oid", Kind::Oid),
+        ("tableoid", Kind::Oid),
+        ("opfmethod", Kind::Oid),
+        ("opfname", Kind::Name),
+        ("opfnamespace", Kind::Oid),
+        ("opfowner", Kind::Oid),
+    ],
+);
+pub(crate) static PG_TS_DICT: Listed = none(
+    "pg_ts_dict",
+    &[
+        ("oid", Kind::Oid),
+        ("dictname", Kind::Name),
+        ("dictnamespace", Kind::Oid),
+        ("dictowner", Kind::Oid),
+        ("dicttemplate", Kind::Oid),
+        ("dictinitoption", Kind::Text),
+    ],
+);
+pub(crate) static PG_TS_PARSER: Listed =
+    none("pg_ts_parser", &[("oid", Kind::Oid), ("prsname", Kind::Name), ("prsnamespace", Kind::Oid)]);
+pub(crate) static PG_TS_TEMPLATE: Listed =
+    none("pg_ts_template", &[("oid", Kind::Oid), ("tmplname", Kind::Name), ("tmplnamespace", Kind::Oid)]);
+pub(crate) static PG_STAT_ACTIVITY: Listed = none(
+    "pg_stat_activity",
+    &[
+        ("datid", Kind::Oid),
+        ("datname", Kind::Name),
+        ("pid", Kind::Int4),
+        ("usesysid", Kind::Oid),
+        ("usename", Kind::Name),
+        ("application_name", Kind::Text),
+        ("client_addr", Kind::Text),
+        ("backend_start", Kind::Timestamptz),
+        ("state", Kind::Text),
+        ("query", Kind::Text),
     ],
 );

@@ -257,6 +257,9 @@ pub(crate) static PG_INDEX: Listed = Listed {
     },
 };
 
+/// The catalogue of constraints itself, as PostgreSQL numbers it.
+const CONSTRAINTS_OID: i64 = 2606;
+
 pub(crate) static PG_CONSTRAINT: Listed = Listed {
     schema: "pg_catalog",
     name: "pg_constraint",
@@ -282,6 +285,7 @@ pub(crate) static PG_CONSTRAINT: Listed = Listed {
         ("conkey", Kind::Int2Array),
         ("confkey", Kind::Int2Array),
         ("conbin", Kind::Text),
+        ("tableoid", Kind::Oid),
     ],
     rows: |_| {
         let keyed = numbered_tables().filter(|(_, table)| !table.key().is_empty());
@@ -308,6 +312,7 @@ pub(crate) static PG_CONSTRAINT: Listed = Listed {
                 Value::array(key_numbers(table)),
                 none(),
                 none(),
+                int(CONSTRAINTS_OID),
             ]
         };
         keyed.map(row).collect()

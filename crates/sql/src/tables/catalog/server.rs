@@ -159,6 +159,15 @@ pub(crate) static PG_COLLATION: Listed = Listed {
         ("collname", Kind::Name),
         ("collnamespace", Kind::Oid),
         ("collprovider", Kind::Char),
+        ("collisdeterministic", Kind::Bool),
+        ("collencoding", Kind::Int4),
+        ("collcollate", Kind::Text),
+        ("collctype", Kind::Text),
+        ("colliculocale", Kind::Text),
     ],
-    rows: |_| vec![vec![Value::Int(100), text("default"), Value::Int(11), text("d")]],
+    rows: |_| {
+        let name = [Value::Int(100), text("default"), Value::Int(11), text("d")];
+        let rest = [Value::Bool(true), Value::Int(-1), text("C"), text("C"), Value::Null];
+        vec![name.into_iter().chain(rest).collect()]
+    },
 };

@@ -210,6 +210,15 @@ fn always(connection: &Connection) -> Result<()> {
         "pg_type_is_visible",
         "pg_function_is_visible",
         "pg_statistics_obj_is_visible",
+        "pg_operator_is_visible",
+        "pg_opclass_is_visible",
+        "pg_opfamily_is_visible",
+        "pg_collation_is_visible",
+        "pg_conversion_is_visible",
+        "pg_ts_config_is_visible",
+        "pg_ts_dict_is_visible",
+        "pg_ts_parser_is_visible",
+        "pg_ts_template_is_visible",
         "pg_has_role",
     ] {
         constant(connection, name, Value::Bool(true))?;
@@ -225,8 +234,15 @@ fn always(connection: &Connection) -> Result<()> {
         "pg_get_statisticsobjdef_columns",
         "pg_get_function_arguments",
         "pg_get_function_result",
+        "pg_get_function_sqlbody",
+        "pg_get_function_identity_arguments",
+        "pg_get_functiondef",
+        "pg_get_triggerdef",
+        "pg_get_ruledef",
+        "pg_get_serial_sequence",
         "pg_tablespace_location",
         "pg_my_temp_schema_name",
+        "pg_advisory_unlock_all",
     ] {
         constant(connection, name, Value::Null)?;
     }
@@ -236,13 +252,17 @@ fn always(connection: &Connection) -> Result<()> {
         "pg_relation_size",
         "pg_indexes_size",
         "pg_database_size",
+        "pg_tablespace_size",
         "pg_my_temp_schema",
         "pg_relation_is_updatable",
         "pg_column_is_updatable",
     ] {
         constant(connection, name, Value::Int(0))?;
     }
-    constant(connection, "pg_encoding_to_char", Value::from("UTF8"))?;
+    for name in ["pg_encoding_to_char", "getdatabaseencoding", "pg_client_encoding"] {
+        constant(connection, name, Value::from("UTF8"))?;
+    }
+    constant(connection, "pg_char_to_encoding", Value::Int(6))?;
     pure(connection, "pg_size_pretty", 1, |it| Ok(number(it, 0).map(|bytes| format!("{bytes} bytes"))))
 }
 

@@ -246,6 +246,11 @@ fn arrays(connection: &Connection) -> Result<()> {
         let shown: Vec<String> = items.into_iter().filter_map(|item| item.or_else(|| null.clone())).collect();
         Ok(Sqlite::Text(shown.join(&between)))
     })?;
+    pure(connection, "array_remove", 2, |it| {
+        let (Some(array), gone) = (argument(it, 0), argument(it, 1)) else { return Ok(Sqlite::Null) };
+        let items = array_items(&array).unwrap_or_default();
+        Ok(Sqlite::Text(array_text(items.into_iter().filter(|item| *item != gone))))
+    })?;
     pure(connection, "pg_array_json", 1, |it| {
         let items = argument(it, 0).and_then(|array| array_items(&array)).unwrap_or_default();
         Ok(Json::Array(items.into_iter().map(Json::from).collect()).to_string())
