@@ -135,3 +135,17 @@ fn many_clusters_are_compared_with_few_and_every_figure_is_there() {
     ];
     assert_eq!(names, expected);
 }
+
+#[test]
+fn a_question_in_sql_is_measured_alone_and_beside_writes() {
+    let desk = Desk::new();
+    let rows = rows(&desk, &["sql", "--actions", "50", "--writes", "50", "--without-etcd"]);
+    let names: Vec<&str> = rows.iter().filter_map(|row| row["name"].as_str()).collect();
+    let expected = [
+        "sql join and aggregate over 50 actions",
+        "sql join and aggregate over 50 actions beside writes",
+        "sql writes beside it",
+    ];
+    assert_eq!(names, expected);
+    assert!(rows[1]["met"].is_boolean() && rows[1]["ratio"].as_f64() > Some(0.0), "{rows:?}");
+}

@@ -28,6 +28,8 @@ pub(super) struct GroupNode {
     pub(super) name: String,
     pub(super) endpoint: String,
     http: String,
+    /// For SQL.
+    pub(super) pg: String,
     pub(super) data: PathBuf,
     /// Nothing while it is down.
     running: Option<Running>,
@@ -38,6 +40,7 @@ impl GroupNode {
         let mut command = Command::new(std::env::current_exe()?);
         command
             .args(["serve", "--name", &self.name, "--grpc-listen", &self.endpoint, "--http-listen", &self.http])
+            .args(["--pg-listen", &self.pg])
             .args(["--advertise", &self.endpoint, "--shutdown-grace", "1s"])
             .args(["--supervisor", &std::process::id().to_string()])
             .arg("--data-dir")
@@ -58,13 +61,14 @@ impl Group {
     /// In a folder of this name.
     pub(super) async fn start(parent: &Path, name: &str, arguments: &[String]) -> Result<Group, Failed> {
         let folder = make_folder(parent, name)?;
-        let ports = free_ports(6)?;
+        let ports = free_ports(9)?;
         let nodes: Vec<GroupNode> = (0..3)
             .map(|number| {
                 let name = format!("n{}", number + 1);
                 GroupNode {
                     endpoint: format!("127.0.0.1:{}", ports[number]),
                     http: format!("127.0.0.1:{}", ports[number + 3]),
+                    pg: format!("127.0.0.1:{}", ports[number + 6]),
                     data: folder.join(&name),
                     name,
                     running: None,
@@ -88,11 +92,12 @@ impl Group {
 
     /// One more node, which asks to be let in. Gives its endpoint.
     pub(super) fn start_joiner(&mut self) -> Result<String, Failed> {
-        let ports = free_ports(2)?;
+        let ports = free_ports(3)?;
         let name = format!("n{}", self.nodes.len() + 1);
         let mut node = GroupNode {
             endpoint: format!("127.0.0.1:{}", ports[0]),
             http: format!("127.0.0.1:{}", ports[1]),
+            pg: format!("127.0.0.1:{}", ports[2]),
             data: self.folder.join(&name),
             name,
             running: None,

@@ -2,7 +2,7 @@
 //!
 //! - `brain.rs`: what is measured about the state machine, and how; `world.rs`: the made-up group that it is measured on;
 //!   `report.rs`: its rows, as a table and as data.
-//! - `write.rs`, `signals.rs`, `read.rs`, `react.rs`, `failover.rs`, `replay.rs`, `scale.rs`: what is measured about three nodes. `group.rs` starts the
+//! - `write.rs`, `signals.rs`, `read.rs`, `react.rs`, `failover.rs`, `replay.rs`, `scale.rs`, `sql.rs`: what is measured about three nodes. `group.rs` starts the
 //!   nodes, `etcd.rs` a real etcd beside them, `processes.rs` both; `receiver.rs` is the backend that they call; `drive.rs` makes
 //!   callers; `baseline.rs` measures disk and loopback in the same run; `stage.rs` is what they share, `figures.rs` the statistics,
 //!   `rows.rs` the result, `plot.rs` the picture.
@@ -29,6 +29,7 @@ mod report;
 mod rows;
 mod scale;
 mod signals;
+mod sql;
 mod stage;
 mod world;
 mod write;
@@ -41,6 +42,7 @@ use clap::{Args, Subcommand};
 use self::rows::{Row, Suite};
 use self::scale::Scale;
 use self::signals::Mix;
+use self::sql::Asked;
 use self::stage::{Stage, StageArgs};
 use crate::console::Console;
 use crate::exit::{Exit, Failed};
@@ -65,6 +67,8 @@ pub(crate) enum Bench {
     Replay(ReplayArgs),
     /// Three nodes and many clusters: cost of a signal, memory, snapshots, restart, a new node
     Scale(ScaleArgs),
+    /// Three nodes: a join and an aggregate over many actions in SQL, while others write
+    Sql(SqlArgs),
     /// All that run three nodes, one after the other
     All(AllArgs),
 }
@@ -131,9 +135,19 @@ pub(crate) struct ScaleArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct SqlArgs {
+    #[command(flatten)]
+    stage: StageArgs,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct AllArgs {
     #[command(flatten)]
     stage: StageArgs,
+    #[command(flatten)]
+    asked: Asked,
     #[command(flatten)]
     mix: Mix,
     #[command(flatten)]
@@ -169,6 +183,7 @@ pub(crate) fn run(what: &Bench, format: Format, console: &mut Console) -> Result
         Bench::Failover(args) => &args.stage,
         Bench::Replay(args) => &args.stage,
         Bench::Scale(args) => &args.stage,
+        Bench::Sql(args) => &args.stage,
         Bench::All(args) => &args.stage,
     };
     let suite = runtime()?.block_on(whole(what, stage, console))?;
@@ -202,6 +217,7 @@ async fn whole(what: &Bench, args: &StageArgs, console: &mut Console) -> Result<
         Bench::Read(args) => read::measure(&args.clients(&READ_CLIENTS), &mut stage).await?,
         Bench::Replay(_) => replay::measure(&mut stage).await?,
         Bench::Scale(args) => scale::measure(&args.scale, &mut stage).await?,
+        Bench::Sql(args) => sql::measure(&args.asked, &mut stage).await?,
         Bench::All(args) => all(args, &mut stage).await?,
     };
     Ok(stage.end(&rows))
@@ -210,12 +226,13 @@ async fn whole(what: &Bench, args: &StageArgs, console: &mut Console) -> Result<
 /// One after the other. What was measured is written down after each, and one that fails does not take the others with it.
 async fn all(args: &AllArgs, stage: &mut Stage<'_>) -> Result<Vec<Row>, Failed> {
     let mut rows = Vec::new();
-    for part in ["write", "signals", "react", "read", "replay", "failover", "scale"] {
+    for part in ["write", "signals", "react", "read", "sql", "replay", "failover", "scale"] {
         let measured = match part {
             "write" => write::measure(&WRITE_CLIENTS, stage).await,
             "signals" => signals::measure(&args.mix, stage).await,
             "react" => react::measure(args.samples, stage).await,
             "read" => read::measure(&READ_CLIENTS, stage).await,
+            "sql" => sql::measure(&args.asked, stage).await,
             "replay" => replay::measure(stage).await,
             "failover" => failover::measure(args.kills, stage).await,
             _ => scale::measure(&args.scale, stage).await,

@@ -15,6 +15,7 @@ mod scaling_figures;
 mod sql;
 mod sql_catalogue;
 mod sql_clients;
+mod sql_logic;
 mod sql_login;
 mod sql_permissions;
 mod start;

@@ -180,6 +180,45 @@ async fn a_statement_ends_when_it_is_cancelled_or_takes_too_long() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn more_rows_than_the_limit_are_refused_and_none_of_them_is_sent() {
+    let node = Node::alone_with_sql(|config| config.limits.pg_rows_max = 100).await;
+    let client = connect(node.pg.unwrap()).await;
+    let rows = client.query("SELECT n FROM generate_series(1, 100) AS n", &[]).await.unwrap();
+    assert_eq!(rows.len(), 100);
+    for statement in [
+        "SELECT n FROM generate_series(1, 101) AS n",
+        "SELECT a, b FROM generate_series(1, 9999) a, generate_series(1, 9999) b",
+    ] {
+        let error = client.query(statement, &[]).await.unwrap_err();
+        assert_eq!(error.code().unwrap().code(), "54000", "{error:?}");
+        assert!(client.simple_query(statement).await.is_err());
+    }
+    // Whoever asks for less gets it.
+    assert_eq!(client.query("SELECT n FROM generate_series(1, 9999) AS n LIMIT 3", &[]).await.unwrap().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_statements_than_the_limit_are_carried_out_at_once() {
+    let node = Node::alone_with_sql(|config| {
+        config.limits.pg_statements_max = 1;
+        config.limits.pg_statement_timeout = Duration::from_secs(3);
+    })
+    .await;
+    let (busy, other) = (connect(node.pg.unwrap()).await, connect(node.pg.unwrap()).await);
+    let endless = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t";
+    // Nobody can ask for longer than the node gives.
+    busy.batch_execute("SET statement_timeout = '1h'").await.unwrap();
+    let running = tokio::spawn(async move { busy.batch_execute(endless).await });
+    eventually("the place is taken", async || {
+        other.query("SELECT 1", &[]).await.is_err_and(|error| error.code().is_some_and(|code| code.code() == "53300"))
+    })
+    .await;
+    let error = running.await.unwrap().unwrap_err();
+    assert!(error.as_db_error().unwrap().message().contains("statement timeout"), "{error:?}");
+    eventually("the place comes back", async || other.query("SELECT 1", &[]).await.is_ok()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_past_is_read_at_an_index_and_at_a_time_and_cannot_be_changed() {
     let node = node().await;
     let client = connect(node.pg.unwrap()).await;

@@ -287,6 +287,9 @@ fn arrays(connection: &Connection) -> Result<()> {
 }
 
 fn texts(connection: &Connection) -> Result<()> {
+    // SQLite's own know the letters of ASCII alone.
+    pure(connection, "upper", 1, |it| Ok(argument(it, 0).map(|text| text.to_uppercase())))?;
+    pure(connection, "lower", 1, |it| Ok(argument(it, 0).map(|text| text.to_lowercase())))?;
     pure(connection, "pg_left", 2, |it| Ok(optional(cut(it, |chars, count| chars.into_iter().take(count).collect()))))?;
     pure(connection, "pg_right", 2, |it| {
         Ok(optional(cut(it, |chars, count| {
