@@ -45,7 +45,7 @@ fn code(error: &tokio_postgres::Error) -> String {
 }
 
 async fn refused(address: SocketAddr, role: &str, password: &str) -> (String, String) {
-    let error = connect_as(address, role, password).await.err().expect("it should have been refused");
+    let error = connect_as(address, role, password).await.expect_err("it should have been refused");
     (code(&error), error.as_db_error().unwrap().message().to_owned())
 }
 
