@@ -211,6 +211,9 @@ fn answer(state: &State, command: &Command, events: &[Event]) -> Answer {
         | Command::DropClusterCascade { .. }
         | Command::DropStrategy { .. }
         | Command::DropStrategies { .. }
+        | Command::ExpectStrategy { .. }
+        | Command::SetStrategyState { .. }
+        | Command::DeleteActions { .. }
         | Command::PauseCluster { .. }
         | Command::ResumeCluster { .. }
         | Command::DropRole { .. }

@@ -5,8 +5,8 @@
 
 use crate::encoding::numbered;
 use crate::{
-    ActionId, Blob, ClusterReport, Epoch, Hash, NodeNumber, Options, Outcome, PasswordChange, Revision, RulesVersion,
-    ScramVerifier, Span, StrategyKind, TargetName, UsageOn,
+    ActionId, Blob, ClusterId, ClusterReport, Epoch, Hash, NodeNumber, Options, Outcome, PasswordChange, Revision,
+    RulesVersion, ScramVerifier, Span, StrategyId, StrategyKind, StrategyState, TargetName, UsageOn,
 };
 
 numbered! {
@@ -84,6 +84,17 @@ numbered! {
         52 => DropStrategy { target: TargetName, kind: StrategyKind, etag: Option<Revision>, allow_missing: bool },
         /// Every strategy that is for exactly this target.
         53 => DropStrategies { target: TargetName },
+        /// Changes nothing, and is refused if this strategy is not as it was read: whoever computes what to write from what is
+        /// there puts it first, so that the whole request is refused if somebody was faster.
+        54 => ExpectStrategy { strategy: StrategyId, target: TargetName, etag: Revision },
+        /// What a strategy remembers about one cluster, set by hand; nothing: it has forgotten everything. Refused if it does
+        /// not remember what was expected.
+        55 => SetStrategyState {
+            strategy: StrategyId,
+            cluster: ClusterId,
+            expected: Option<StrategyState>,
+            state: Option<StrategyState>,
+        },
 
         /// What a collector saw. A sequence that was heard before changes nothing.
         60 => ReportSignals { collector: String, sequence: u64, clusters: Vec<ClusterReport> },
@@ -110,6 +121,8 @@ numbered! {
         86 => ResolveAction { action: ActionId, succeeded: bool, reason: String },
         /// Nobody will find out what came of it, or wants it done.
         87 => AbandonAction { action: ActionId, reason: String },
+        /// Takes rows of settled actions of one cluster out of the table, by their numbers. The journal keeps them.
+        88 => DeleteActions { cluster: ClusterId, numbers: Vec<u64> },
 
         /// Without a verifier it cannot log in with a password.
         110 => CreateRole { name: String, superuser: bool, verifier: Option<ScramVerifier>, if_not_exists: bool },

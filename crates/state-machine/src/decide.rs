@@ -8,7 +8,7 @@ use crate::configuration::commands::{self as strategies, Changes, Check};
 use crate::scaling::claims::Claim;
 use crate::scaling::knobs::require_feature;
 use crate::scaling::removal::{Removal, drop_cluster};
-use crate::scaling::{by_hand, claims, pause};
+use crate::scaling::{by_hand, claims, pause, rows};
 use crate::signals::report::report;
 use crate::{
     Actor, Command, Event, LogIndex, RULES_VERSION_MAX, Rejection, Revision, State, Time, clusters, nodes, restore,
@@ -101,6 +101,11 @@ pub(crate) fn decide(state: &State, at: Moment, actor: &Actor, command: &Command
             require_feature(&state.settings)?;
             strategies::drop_all(state, target)
         }
+        Command::ExpectStrategy { strategy, target, etag } => strategies::expect(state, *strategy, target, *etag),
+        Command::SetStrategyState { strategy, cluster, expected, state: wanted } => {
+            require_feature(&state.settings)?;
+            rows::set_state(state, at, (*strategy, *cluster), expected.as_ref(), wanted.as_ref())
+        }
 
         Command::ReportSignals { collector, sequence, clusters } => report(state, collector, *sequence, clusters),
         Command::PauseCluster { cluster, reason, expires_in } => {
@@ -129,6 +134,10 @@ pub(crate) fn decide(state: &State, at: Moment, actor: &Actor, command: &Command
             by_hand::resolve(state, at, *action, *succeeded, reason)
         }
         Command::AbandonAction { action, reason } => by_hand::abandon(state, at, *action, reason),
+        Command::DeleteActions { cluster, numbers } => {
+            require_feature(&state.settings)?;
+            rows::delete_actions(state, *cluster, numbers)
+        }
 
         Command::CreateRole { name, superuser, verifier, if_not_exists } => {
             access::create(state, at, name, *superuser, verifier.as_ref(), *if_not_exists)

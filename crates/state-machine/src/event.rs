@@ -10,7 +10,7 @@ use crate::table::Key;
 use crate::{
     Action, Blob, Cluster, ClusterId, Decision, DecodeError, Epoch, Hash, LogIndex, NodeNumber, Observation, Operation,
     OperationEnd, Pause, Reason, Report, RestoredKnowledge, ResumeReason, Revision, Role, RulesVersion, SettingValue,
-    Size, Strategy, StrategyId,
+    Size, Strategy, StrategyId, StrategyKind, StrategyState,
 };
 
 numbered! {
@@ -60,6 +60,8 @@ numbered! {
         52 => StrategyDropped { strategy: Strategy },
         /// It came to no decision; its cluster holds.
         53 => StrategyFaulted { cluster: ClusterId, strategy: StrategyId, reason: Reason },
+        /// Somebody has set by hand what it remembers; without a state: it has forgotten everything.
+        54 => StrategyStateSet { cluster: ClusterId, kind: StrategyKind, state: Option<StrategyState> },
 
         60 => SignalsReported {
             collector: String,
@@ -88,6 +90,8 @@ numbered! {
         96 => ActionHurried { action: Action },
         /// An operator wants what was given up to be decided about afresh.
         97 => DeadLetterCleared { action: Action, reason: String },
+        /// The rows of these settled actions are no longer shown. What happened stays in the journal.
+        98 => ActionRowsDeleted { cluster: ClusterId, numbers: Vec<u64> },
 
         100 => OperationBegun { operation: Operation },
         101 => OperationAdvanced { operation: Operation },

@@ -92,6 +92,9 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
         }
         Event::StrategyDropped { strategy } => scaling::strategy_dropped(state, strategy),
         Event::StrategyFaulted { .. } => {}
+        Event::StrategyStateSet { cluster, kind, state: remembered } => {
+            state.scaling.record_mut(*cluster).states[kind.slot()] = remembered.clone().map(Box::new);
+        }
 
         Event::SignalsReported { collector, sequence, cluster, observations } => {
             scaling::signals_reported(state, collector, *sequence, *cluster, observations);
@@ -111,6 +114,7 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
         Event::ActionClaimed { action } => scaling::action_claimed(state, action),
         Event::ActionSettled { action, report } => scaling::action_settled(state, action, report),
         Event::DeadLetterCleared { action, .. } => scaling::dead_letter_cleared(state, action),
+        Event::ActionRowsDeleted { cluster, numbers } => scaling::action_rows_deleted(state, *cluster, numbers),
         Event::OperationBegun { operation } | Event::OperationAdvanced { operation } => {
             scaling::operation_put(state, operation);
         }

@@ -268,7 +268,9 @@ pub fn resource_changes(events: &[Event]) -> Vec<ResourceChange> {
             | Event::RoleRestored { role } => changes.push(ResourceChange::put(Resource::Role(role.view()))),
             Event::RoleDropped { role } => changes.push(ResourceChange::gone(ResourceName::role(&role.name))),
             Event::StrategyFaulted { .. }
+            | Event::StrategyStateSet { .. }
             | Event::DeadLetterCleared { .. }
+            | Event::ActionRowsDeleted { .. }
             | Event::SignalsReported { .. }
             | Event::CollectorHeard { .. }
             | Event::ClusterPaused { .. }

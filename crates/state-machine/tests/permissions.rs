@@ -153,6 +153,10 @@ fn matrix(world: &World) -> Vec<(&'static str, Command)> {
         etag: None,
         unchecked: false,
     };
+    let strategy = world.state.strategies().next().expect("there is one").id;
+    let id = |name: &str| world.state.cluster(name).expect("it was created").id;
+    let forget = |cluster| Command::SetStrategyState { strategy, cluster, expected: None, state: None };
+    let etag = Revision::default();
     let pause = |name: &str| Command::PauseCluster { cluster: text(name), reason: reason(), expires_in: None };
     vec![
         ("-xxxxx+", Command::AnnounceLeader { node: NodeNumber(1), term: 9 }),
@@ -220,6 +224,11 @@ fn matrix(world: &World) -> Vec<(&'static str, Command)> {
         ("-xx++++", Command::ResolveAction { action: there, succeeded: true, reason: reason() }),
         ("-x+++++", Command::AbandonAction { action: here, reason: reason() }),
         ("-xx++++", Command::AbandonAction { action: there, reason: reason() }),
+        ("-++++++", Command::ExpectStrategy { strategy, target: cluster("here"), etag }),
+        ("-x+++++", forget(id("here"))),
+        ("-xx++++", forget(id("there"))),
+        ("-x+++++", Command::DeleteActions { cluster: id("here"), numbers: vec![] }),
+        ("-xx++++", Command::DeleteActions { cluster: id("there"), numbers: vec![] }),
         ("-xxx+++", create_role("new", false)),
         ("-xxx+++", Command::DropRole { name: text("reader"), etag: None, allow_missing: false }),
         ("-xxx+++", grant("reader", UsageOn::Cluster(name()))),

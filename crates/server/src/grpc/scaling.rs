@@ -113,7 +113,7 @@ impl ScalingService {
                 let pick = move |index, event: &Event| match event {
                     Event::ActionSettled { action, .. } if of(action.cluster) => {
                         // Every node shows the same rows, however long its journal is.
-                        let kept = names.shows_action(action.cluster, index, action.settled_at.unwrap_or_default());
+                        let kept = names.shows_action(action, index);
                         kept.then(|| shown(Shown::Action(wire::action(action, &names))))
                     }
                     _ => None,

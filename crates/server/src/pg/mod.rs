@@ -16,6 +16,7 @@ mod session;
 mod statements;
 mod travel;
 mod wire;
+mod writing;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -123,10 +123,9 @@ impl Past for JournalPast {
             Event::ActionSettled { action, .. } => Some(action),
             _ => None,
         })?;
-        let shown = rows.into_iter().filter(|(index, action)| {
-            let settled = action.settled_at.unwrap_or_default();
-            state.shows_action(action.cluster, loadline_state_machine::LogIndex(*index), settled)
-        });
+        let is_shown =
+            |index: u64, action: &Action| state.shows_action(action, loadline_state_machine::LogIndex(index));
+        let shown = rows.into_iter().filter(|(index, action)| is_shown(*index, action));
         Ok(shown.map(|(_, action)| action).collect())
     }
 

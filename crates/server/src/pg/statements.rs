@@ -1,14 +1,14 @@
-//! One statement, carried out: a query over one state, a change through the log, or something of the session alone.
+//! One statement, carried out: a query over one state, a change through the log (`writing`), or something of the session alone.
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use loadline_raft_node::{Consistency, ProposeError, ReadError};
+use loadline_raft_node::{Consistency, ReadError};
 use loadline_sql::statement::Tree;
 use loadline_sql::tables::{Answer, Budget, Kind, NodeRow, OutputColumn, Prepared, Source, Value, query};
-use loadline_sql::{Change, Parsed, SqlError, SqlState, Statement, Transaction, change_with, to_query};
-use loadline_state_machine::{Actor, Request, RequestId, State};
+use loadline_sql::{Parsed, SqlError, SqlState, Statement, Transaction, Write, to_query};
+use loadline_state_machine::State;
 
 use super::Sql;
 use super::session::Session;
@@ -17,15 +17,16 @@ use super::travel::Moment;
 /// A transaction that a session is in.
 #[derive(Debug)]
 pub(super) struct Open {
-    transaction: Transaction,
+    pub(super) transaction: Transaction,
     /// Something in it went wrong: nothing but its end is accepted.
-    failed: bool,
-    read_only: bool,
+    pub(super) failed: bool,
+    pub(super) read_only: bool,
 }
 
 /// What came of a statement.
 #[derive(Debug)]
 pub(super) enum Outcome {
+    /// With how many rows there are behind the tag, as in `SELECT 3`.
     Rows {
         answer: Answer,
         tag: &'static str,
@@ -181,18 +182,21 @@ impl Sql {
                 let prepared = self.prepare_short_for(session, asked, &self.node.latest())?;
                 Ok((prepared.columns, Vec::new()))
             }
-            Statement::Write(tree) => Ok((Vec::new(), query::parameters_of(tree, &session.search_path()))),
+            Statement::Write(tree) => {
+                let write = Write::prepare(tree, &asked.text, &session.search_path())?;
+                Ok((write.columns()?, write.parameters()))
+            }
             _ => Ok((Vec::new(), Vec::new())),
         }
     }
 
-    fn budget(&self, session: &Session, cancelled: Option<&Arc<std::sync::atomic::AtomicBool>>) -> Budget {
+    pub(super) fn budget(&self, session: &Session, cancelled: Option<&Arc<std::sync::atomic::AtomicBool>>) -> Budget {
         let deadline = Some(Instant::now() + session.statement_timeout(self.statement_timeout));
         Budget { deadline, cancelled: cancelled.cloned().unwrap_or_default() }
     }
 
     /// What the session sees: its own transaction, an earlier time, or now.
-    async fn state(&self, session: &Session, budget: &Budget) -> Result<Arc<State>, SqlError> {
+    pub(super) async fn state(&self, session: &Session, budget: &Budget) -> Result<Arc<State>, SqlError> {
         if let Some(open) = &session.lock().open {
             return Ok(Arc::new(open.transaction.state().clone()));
         }
@@ -215,7 +219,7 @@ impl Sql {
         })
     }
 
-    async fn source(&self, session: &Session, budget: Budget) -> Result<Arc<Source>, SqlError> {
+    pub(super) async fn source(&self, session: &Session, budget: Budget) -> Result<Arc<Source>, SqlError> {
         let as_of = session.parameter("loadline.as_of").filter(|text| !text.is_empty());
         let state = match as_of {
             None => self.state(session, &budget).await?,
@@ -239,6 +243,13 @@ impl Sql {
         Ok(Arc::new(Source { state, past, nodes: nodes.collect(), session: session.facts(self.address), budget }))
     }
 
+    /// One of the statements that are under way at once.
+    pub(super) fn statement_place(&self) -> Result<tokio::sync::OwnedSemaphorePermit, SqlError> {
+        Arc::clone(&self.statements).try_acquire_owned().map_err(|_| {
+            SqlError::new(SqlState("53300"), "too many statements are under way on this node").with_hint("Ask again.")
+        })
+    }
+
     async fn query(
         &self,
         session: &Session,
@@ -247,9 +258,7 @@ impl Sql {
         parameters: &[Value],
     ) -> Result<Answer, SqlError> {
         let under_way = self.cancelling.begin(session.process, &session.secret);
-        let _place = Arc::clone(&self.statements).try_acquire_owned().map_err(|_| {
-            SqlError::new(SqlState("53300"), "too many statements are under way on this node").with_hint("Ask again.")
-        })?;
+        let _place = self.statement_place()?;
         let source = self.source(session, self.budget(session, Some(&under_way.cancelled))).await?;
         let (text, parameters, limits) = (Arc::clone(text), parameters.to_vec(), self.answer);
         off_thread(move || {
@@ -341,95 +350,7 @@ impl Sql {
         session.lock().open = None;
         session.uncover();
     }
-
-    pub(super) async fn commit(&self, session: &Session, said: &mut Said) -> Result<Outcome, SqlError> {
-        let open = session.lock().open.take();
-        session.uncover();
-        let Some(open) = open else {
-            said.notices.push("there is no transaction in progress".to_owned());
-            return Ok(Outcome::Ended { tag: "COMMIT" });
-        };
-        if open.failed {
-            return Ok(Outcome::Ended { tag: "ROLLBACK" });
-        }
-        if !open.transaction.is_empty() {
-            let receipt = self.propose(&session.actor, open.transaction.commands()).await?;
-            receipt.map_err(|refused| open.transaction.refused(&refused))?;
-        }
-        Ok(Outcome::Ended { tag: "COMMIT" })
-    }
-
-    async fn write(
-        &self,
-        session: &Session,
-        asked: &Asked,
-        parameters: &[Value],
-        said: &mut Said,
-    ) -> Result<Outcome, SqlError> {
-        if session.parameter("loadline.as_of").is_some_and(|text| !text.is_empty()) {
-            let message = "the past cannot be changed: loadline.as_of is set";
-            return Err(SqlError::new(SqlState::READ_ONLY_TRANSACTION, message).with_hint("RESET loadline.as_of;"));
-        }
-        let read_only = session.lock().open.as_ref().is_some_and(|open| open.read_only);
-        let always = session.parameter("default_transaction_read_only").is_some_and(|it| it == "on");
-        if read_only || (always && session.lock().open.is_none()) {
-            let message = format!("cannot execute {} in a read-only transaction", tag(&asked.statement, 0));
-            return Err(SqlError::new(SqlState::READ_ONLY_TRANSACTION, message));
-        }
-        let state = self.state(session, &self.budget(session, None)).await?;
-        let statement = query::bound(asked.statement.clone(), parameters);
-        let Some(change) = change_with(&statement, &state, Some(&loadline_credentials::scram::verifier))? else {
-            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "this statement is not supported here"));
-        };
-        said.notices.extend(change.notices.iter().cloned());
-        let tag = tag(&asked.statement, change.commands.len());
-        let in_transaction = {
-            let mut inner = session.lock();
-            match &mut inner.open {
-                Some(open) => {
-                    let now = open.transaction.state().now();
-                    open.transaction.add(change.clone(), now)?;
-                    true
-                }
-                None => false,
-            }
-        };
-        if !in_transaction && !change.commands.is_empty() {
-            self.propose_change(&session.actor, &change).await?;
-        }
-        Ok(Outcome::Done { tag })
-    }
-
-    async fn propose_change(&self, actor: &Actor, change: &Change) -> Result<(), SqlError> {
-        let receipt = self.propose(actor, change.commands.clone()).await?;
-        receipt.map(|_| ()).map_err(|refused| change.refused(&refused.rejection))
-    }
-
-    async fn propose(
-        &self,
-        actor: &Actor,
-        commands: Vec<loadline_state_machine::Command>,
-    ) -> Result<Result<Vec<loadline_state_machine::Done>, loadline_state_machine::Refused>, SqlError> {
-        // One id for all tries: whether an answer was lost or never made, it happens once.
-        let request_id = Some(RequestId(uuid::Uuid::now_v7().as_u128()));
-        let mut tries_left = TRIES;
-        loop {
-            let request = Request { actor: actor.clone(), request_id, commands: commands.clone() };
-            match Box::pin(self.proposals.propose(request)).await {
-                Ok(receipt) => return Ok(receipt.result),
-                Err(ProposeError::Unknown { .. } | ProposeError::NoLeader) if tries_left > 0 => {
-                    tries_left -= 1;
-                    tokio::time::sleep(BETWEEN_TRIES).await;
-                }
-                Err(error) => return Err(unrecorded(&error)),
-            }
-        }
-    }
 }
-
-/// Together somewhat longer than an election takes.
-const TRIES: u32 = 8;
-const BETWEEN_TRIES: Duration = Duration::from_millis(250);
 
 /// One line per row.
 fn lines(lines: Vec<String>) -> Outcome {
@@ -442,56 +363,12 @@ fn nothing_to_show() -> SqlError {
     SqlError::new(SqlState::UNDEFINED_OBJECT, "there is nothing of this name to show")
 }
 
-/// What a client is told was done, in PostgreSQL's words as far as it has any.
-fn tag(statement: &Statement, commands: usize) -> String {
-    let plain = match statement {
-        Statement::CreateStrategy(_) => "CREATE SCALING STRATEGY",
-        Statement::AlterStrategy(_) => "ALTER SCALING STRATEGY",
-        Statement::DropStrategy(_) => "DROP SCALING STRATEGY",
-        Statement::DropStrategies { .. } => "DROP ALL SCALING STRATEGIES",
-        Statement::SetSetting { .. } | Statement::ResetSetting { .. } => "ALTER SYSTEM",
-        Statement::CreateCluster(_) => "CREATE CLUSTER",
-        Statement::RenameCluster { .. } | Statement::PlaceCluster { .. } => "ALTER CLUSTER",
-        Statement::DropCluster { .. } => "DROP CLUSTER",
-        Statement::CreateReplica(_) => "CREATE CLUSTER REPLICA",
-        Statement::DropReplica { .. } => "DROP CLUSTER REPLICA",
-        Statement::CreateRole(_) => "CREATE ROLE",
-        Statement::AlterRole(_) => "ALTER ROLE",
-        Statement::DropRole { .. } => "DROP ROLE",
-        Statement::Grant(_) => "GRANT",
-        Statement::Revoke(_) => "REVOKE",
-        Statement::Write(tree) => {
-            return match &**tree {
-                Tree::Insert(_) => format!("INSERT 0 {commands}"),
-                Tree::Update(_) => format!("UPDATE {commands}"),
-                Tree::Delete(_) => format!("DELETE {commands}"),
-                _ => "OK".to_owned(),
-            };
-        }
-        _ => "OK",
-    };
-    plain.to_owned()
-}
-
 /// Files are read and SQLite runs where nobody else has to wait for it.
-async fn off_thread<T: Send + 'static>(
+pub(super) async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SqlError> + Send + 'static,
 ) -> Result<T, SqlError> {
     let failed = |error: tokio::task::JoinError| {
         SqlError::new(SqlState::INTERNAL_ERROR, format!("the statement broke down: {error}"))
     };
     tokio::task::spawn_blocking(work).await.map_err(failed)?
-}
-
-fn unrecorded(error: &ProposeError) -> SqlError {
-    let code = match error {
-        ProposeError::NoLeader | ProposeError::Suspended => "57P03",
-        ProposeError::Overloaded => "53300",
-        ProposeError::DiskReserve { .. } => "53100",
-        ProposeError::TooLarge { .. } => "54000",
-        // It may have happened: only looking tells.
-        ProposeError::Unknown { .. } => "08007",
-        ProposeError::ShuttingDown | ProposeError::Stopped => "57P01",
-    };
-    SqlError::new(SqlState(code), error.to_string())
 }

@@ -9,7 +9,7 @@ mod value;
 
 pub use loadline_state_machine::{StrategyKind, TargetName};
 pub use place::Place;
-pub use sqlparser::ast::Statement as Tree;
+pub use sqlparser::ast::{SetExpr, Statement as Tree};
 pub use value::Value;
 
 /// One statement.

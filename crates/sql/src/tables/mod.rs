@@ -5,10 +5,11 @@
 //! - [`query`]: the way of one query; `dialect` turns it into SQLite's SQL, `kinds` says what its columns hold, `functions`
 //!   brings what SQLite lacks, `engine` lets SQLite read our tables.
 //!
-//! Deliberately not here: where the state and the past come from (`crates/server`), and what writes to these tables means
+//! Deliberately not here: where the state and the past come from (`crates/server`), and what writing to these tables means
 //! (`crate::writes`). Nothing is ever written through SQLite.
 
 mod actions;
+pub(crate) mod build;
 pub(crate) mod catalog;
 mod clusters;
 mod decisions;

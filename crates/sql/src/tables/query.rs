@@ -6,7 +6,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::types::Value as Sqlite;
 use rusqlite::{Connection, Error, ffi};
-use sqlparser::ast::{Expr, Query, Statement as Tree, Value as Literal, visit_expressions_mut};
+use sqlparser::ast::{Query, Statement as Tree};
 
 use super::define::Table;
 use super::engine::{self, value_of};
@@ -15,7 +15,6 @@ use super::kinds::{self, Scope};
 use super::source::{Budget, NoPast, SessionFacts, Source};
 use super::value::{Kind, Value};
 use super::{CODE_MARK, dialect, functions};
-use crate::Statement;
 
 /// SQLite asks after this many steps whether to go on: a few times per millisecond.
 const STEPS_BETWEEN_CHECKS: i32 = 10_000;
@@ -66,9 +65,9 @@ pub struct Answer {
 /// Reads a query, or `EXPLAIN` of one. `text` is the whole text in which it stood.
 pub fn prepare(tree: &Tree, text: &str, search_path: &[String]) -> Result<Prepared, QueryError> {
     match tree {
-        Tree::Query(query) => prepare_query(query, text, search_path, false),
+        Tree::Query(query) => prepare_query(query, text, search_path),
         Tree::Explain { statement, analyze: false, .. } => match &**statement {
-            Tree::Query(query) => prepare_query(query, text, search_path, true),
+            Tree::Query(query) => prepare_as(query, text, search_path, true),
             _ => Err(not_supported("EXPLAIN of anything but a query")),
         },
         Tree::Explain { .. } => Err(not_supported("EXPLAIN ANALYZE")),
@@ -76,10 +75,13 @@ pub fn prepare(tree: &Tree, text: &str, search_path: &[String]) -> Result<Prepar
     }
 }
 
-fn prepare_query(query: &Query, text: &str, search_path: &[String], plan: bool) -> Result<Prepared, QueryError> {
+pub(crate) fn prepare_query(query: &Query, text: &str, search_path: &[String]) -> Result<Prepared, QueryError> {
+    prepare_as(query, text, search_path, false)
+}
+
+fn prepare_as(query: &Query, text: &str, search_path: &[String], plan: bool) -> Result<Prepared, QueryError> {
     let rewritten = dialect::rewrite(query, text, search_path)?;
-    let flat = kinds::flat_scope(query, search_path);
-    let parameters = kinds::parameters(query, &flat);
+    let parameters = parameters_of(query, search_path);
     let sql = if plan { format!("EXPLAIN QUERY PLAN {}", rewritten.sql) } else { rewritten.sql };
     let mut prepared =
         Prepared { columns: Vec::new(), parameters, sql, tables: rewritten.tables, text: text.to_owned(), plan };
@@ -254,36 +256,9 @@ impl Prepared {
     }
 }
 
-/// The kinds of the parameters of a statement that is not a query.
-pub fn parameters_of(tree: &Tree, search_path: &[String]) -> Vec<Kind> {
-    kinds::parameters(tree, &kinds::flat_scope(tree, search_path))
-}
-
-/// Values in the place of `$1`, `$2` and so on, for statements that are not queries.
-#[must_use]
-pub fn bound(mut statement: Statement, parameters: &[Value]) -> Statement {
-    let literal = |name: &str| {
-        let number: usize = name.trim_start_matches('$').parse().ok()?;
-        Some(match parameters.get(number.checked_sub(1)?)? {
-            Value::Null => Literal::Null,
-            Value::Bool(value) => Literal::Boolean(*value),
-            Value::Int(value) => Literal::Number(value.to_string(), false),
-            Value::Float(value) => Literal::Number(value.to_string(), false),
-            Value::Text(text) => Literal::SingleQuotedString(text.clone()),
-        })
-    };
-    if let Statement::Write(tree) = &mut statement {
-        let _ = visit_expressions_mut(&mut **tree, |expr: &mut Expr| {
-            if let Expr::Value(value) = expr
-                && let Literal::Placeholder(name) = &value.value
-                && let Some(found) = literal(name)
-            {
-                value.value = found;
-            }
-            std::ops::ControlFlow::<()>::Continue(())
-        });
-    }
-    statement
+/// The kinds of the parameters of a query, the first one first.
+pub(crate) fn parameters_of(query: &Query, search_path: &[String]) -> Vec<Kind> {
+    kinds::parameters(query, &kinds::flat_scope(query, search_path))
 }
 
 /// An error of one of our functions: its code, and its words.

@@ -9,7 +9,9 @@ mod refused;
 mod roles;
 mod transaction;
 
-use loadline_state_machine::{Command, Rejection, ScramVerifier, State, read_option};
+use std::collections::BTreeSet;
+
+use loadline_state_machine::{Command, Refused, Rejection, ScramVerifier, State, Strategy, StrategyId, read_option};
 
 pub use refused::refused;
 pub use transaction::Transaction;
@@ -25,6 +27,10 @@ pub struct Change {
     /// What the client is told beside that it was done.
     pub notices: Vec<String>,
     options: Vec<OptionPlaces>,
+    /// Where in the text what each command says stood, as far as that is one place.
+    places: Vec<Option<usize>>,
+    /// What the commands were computed from: they are refused if one of these was changed since.
+    read: Vec<StrategyId>,
 }
 
 /// Where an option stood in the text.
@@ -45,10 +51,57 @@ impl Change {
         Self { notices: vec![notice], ..Self::default() }
     }
 
-    /// Why one of the commands was refused, at the place in the text that is to blame.
-    pub fn refused(&self, rejection: &Rejection) -> SqlError {
-        refused::refused_at(rejection, &self.options)
+    pub(crate) fn add(&mut self, command: Command, place: Option<usize>) {
+        self.commands.push(command);
+        self.places.resize(self.commands.len(), None);
+        if let Some(last) = self.places.last_mut() {
+            *last = place;
+        }
     }
+
+    /// The commands hold only if this strategy is as it was read.
+    pub(crate) fn touch(&mut self, strategy: StrategyId) {
+        self.read.push(strategy);
+    }
+
+    pub(crate) fn note_once(&mut self, notice: &str) {
+        if !self.notices.iter().any(|known| known == notice) {
+            self.notices.push(notice.to_owned());
+        }
+    }
+
+    /// The commands as one request, behind what they expect of the state that they were computed from.
+    pub fn request(&self, from: &State) -> Vec<Command> {
+        let mut commands = expectations(from, &self.read);
+        commands.extend(self.commands.iter().cloned());
+        commands
+    }
+
+    /// Why a request of [`Change::request`] was refused, at the place in the text that is to blame.
+    pub fn refused_request(&self, from: &State, refused: &Refused) -> SqlError {
+        let before = expectations(from, &self.read).len();
+        let place = usize::try_from(refused.ordinal).ok().and_then(|ordinal| ordinal.checked_sub(before));
+        self.refused(place, &refused.rejection)
+    }
+
+    /// Why one of the commands, by its place among them, was refused.
+    pub(crate) fn refused(&self, place: Option<usize>, rejection: &Rejection) -> SqlError {
+        let error = refused::refused_at(rejection, &self.options);
+        let place = place.and_then(|place| self.places.get(place).copied().flatten());
+        SqlError { position: error.position.or(place), ..error }
+    }
+}
+
+/// What must still be so when commands are decided that were computed from this state.
+pub(crate) fn expectations(from: &State, read: &[StrategyId]) -> Vec<Command> {
+    let distinct: BTreeSet<StrategyId> = read.iter().copied().collect();
+    let expected = distinct.into_iter().filter_map(|id| from.strategy(id));
+    let expect = |strategy: &Strategy| Command::ExpectStrategy {
+        strategy: strategy.id,
+        target: crate::writes::target_name(from, strategy),
+        etag: strategy.updated,
+    };
+    expected.map(expect).collect()
 }
 
 /// Makes of a password what may be kept of it. That needs salt, and so an edge.

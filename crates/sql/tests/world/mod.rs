@@ -1,8 +1,12 @@
 //! A state machine that is told everything in SQL.
 
-use loadline_sql::{Change, SqlError, Transaction, change_with, parse, to_query};
+use std::sync::Arc;
+
+use loadline_sql::tables::source::default_search_path;
+use loadline_sql::tables::{Budget, Limits, NoPast, SessionFacts, Source, Value, query};
+use loadline_sql::{Change, SqlError, Transaction, Write, change_with, parse, to_query};
 use loadline_state_machine::{
-    Actor, Command, Entry, LogIndex, NodeNumber, OptionValue, Receipt, Request, ScramVerifier, Sealed, State,
+    Actor, Command, Done, Entry, LogIndex, NodeNumber, OptionValue, Receipt, Request, ScramVerifier, Sealed, State,
     StrategyKind, TargetName, Time, apply,
 };
 
@@ -11,6 +15,11 @@ pub(crate) struct World {
     transaction: Option<Transaction>,
     /// How many entries the statements took.
     pub(crate) entries: u64,
+    /// Of the next statements.
+    pub(crate) parameters: Vec<Value>,
+    pub(crate) notices: Vec<String>,
+    /// What somebody else does between what the next write reads and its commit.
+    pub(crate) meanwhile: Option<Vec<Command>>,
 }
 
 /// What came of one statement.
@@ -19,6 +28,20 @@ pub(crate) enum Answer {
     Done,
     /// The query that it stands for.
     Rows(String),
+    /// How many rows were written, and what was returned of them.
+    Written(usize, Vec<String>),
+}
+
+/// Each row as one text.
+fn shown(rows: &[Vec<Value>]) -> Vec<String> {
+    let value = |value: &Value| match value {
+        Value::Null => "-".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Int(value) => value.to_string(),
+        Value::Float(value) => value.to_string(),
+        Value::Text(text) => text.clone(),
+    };
+    rows.iter().map(|row| row.iter().map(value).collect::<Vec<_>>().join("|")).collect()
 }
 
 /// As an edge would make one, but for the salt.
@@ -30,7 +53,14 @@ fn verifier(password: &str) -> ScramVerifier {
 impl World {
     /// With the sizes of the examples, and the feature as it is by default: off.
     pub(crate) fn new() -> Self {
-        let mut world = Self { state: State::new(), transaction: None, entries: 0 };
+        let mut world = Self {
+            state: State::new(),
+            transaction: None,
+            entries: 0,
+            parameters: Vec::new(),
+            notices: Vec::new(),
+            meanwhile: None,
+        };
         world.write(vec![Command::FoundGroup { nodes: 3 }]).result.expect("the world goes on");
         world.write(vec![Command::AnnounceLeader { node: NodeNumber(1), term: 1 }]).result.expect("the world goes on");
         for (name, slots) in [("1", 1), ("2", 2), ("100cc", 4), ("200cc", 8), ("400cc", 16)] {
@@ -71,12 +101,35 @@ impl World {
     pub(crate) fn try_run(&mut self, text: &str) -> Result<Vec<Answer>, SqlError> {
         let mut answers = Vec::new();
         for parsed in parse(text)? {
-            answers.push(self.one(&parsed.statement)?);
+            answers.push(self.one(&parsed.statement, text)?);
         }
         Ok(answers)
     }
 
-    fn one(&mut self, statement: &loadline_sql::Statement) -> Result<Answer, SqlError> {
+    /// What a session in this world sees.
+    fn source(&self) -> Arc<Source> {
+        let seen = self.transaction.as_ref().map_or(&self.state, Transaction::state);
+        Arc::new(Source {
+            state: Arc::new(seen.clone()),
+            past: Arc::new(NoPast),
+            nodes: Vec::new(),
+            session: SessionFacts::default(),
+            budget: Budget::default(),
+        })
+    }
+
+    #[allow(dead_code, reason = "not every test asks")]
+    /// The rows of a query, each as one text.
+    #[track_caller]
+    pub(crate) fn rows(&self, text: &str) -> Vec<String> {
+        let statement = parse(text).expect("it is a query").remove(0).statement;
+        let loadline_sql::Statement::Query(tree) = statement else { panic!("{text} is no query") };
+        let prepared = query::prepare(&tree, text, &default_search_path()).expect("it is understood");
+        let answer = prepared.run(&self.source(), &[], Limits::default()).expect("it is answered");
+        shown(&answer.rows)
+    }
+
+    fn one(&mut self, statement: &loadline_sql::Statement, text: &str) -> Result<Answer, SqlError> {
         use loadline_sql::Statement;
         match statement {
             Statement::Begin(_) => {
@@ -98,20 +151,39 @@ impl World {
         if let Some(query) = to_query(statement, seen)? {
             return Ok(Answer::Rows(query));
         }
+        if let Statement::Write(tree) = statement {
+            let write = Write::prepare(tree, text, &default_search_path())?;
+            let mut written = write.run(&self.source(), &self.parameters, Limits::default())?;
+            self.notices.extend(written.change.notices.iter().cloned());
+            if let Some(meanwhile) = self.meanwhile.take() {
+                self.write(meanwhile).result.expect("somebody else may");
+            }
+            let done = match &mut self.transaction {
+                Some(transaction) => transaction.add(written.change.clone(), self.state.now())?,
+                None => self.perform(&written.change)?,
+            };
+            written.told(&done);
+            let returned = match written.returned.take() {
+                Some(answer) => Some(answer),
+                None => write.answer(&written, &self.source(), Limits::default())?,
+            };
+            return Ok(Answer::Written(written.rows, returned.map(|answer| shown(&answer.rows)).unwrap_or_default()));
+        }
         let change =
             change_with(statement, seen, Some(&verifier))?.unwrap_or_else(|| panic!("{statement} does nothing"));
         match &mut self.transaction {
             Some(transaction) => transaction.add(change, self.state.now()).map(|_| Answer::Done),
-            None => self.perform(&change),
+            None => self.perform(&change).map(|_| Answer::Done),
         }
     }
 
-    fn perform(&mut self, change: &Change) -> Result<Answer, SqlError> {
+    fn perform(&mut self, change: &Change) -> Result<Vec<Done>, SqlError> {
         if change.commands.is_empty() {
-            return Ok(Answer::Done);
+            return Ok(Vec::new());
         }
-        let receipt = self.write(change.commands.clone());
-        receipt.result.map(|_| Answer::Done).map_err(|refused| change.refused(&refused.rejection))
+        let read = self.state.clone();
+        let receipt = self.write(change.request(&read));
+        receipt.result.map_err(|refused| change.refused_request(&read, &refused))
     }
 
     #[allow(dead_code, reason = "not every test looks")]

@@ -65,6 +65,10 @@ pub(crate) fn authorize(state: &State, at: Moment, actor: &Actor, command: &Comm
         | Command::DropStrategy { target, .. }
         | Command::DropStrategies { target } => asked.usage_on_target(target),
 
+        // It changes nothing, and whoever can log in may know what strategies there are.
+        Command::ExpectStrategy { .. } => Ok(()),
+        Command::SetStrategyState { cluster, .. } | Command::DeleteActions { cluster, .. } => asked.usage(*cluster),
+
         Command::PauseCluster { cluster, .. } | Command::ResumeCluster { cluster } => asked.usage_by_name(cluster),
         Command::ReportSignals { clusters, .. } => clusters.iter().try_for_each(|report| match &report.cluster {
             ClusterRef::Name(name) => asked.usage_by_name(name),

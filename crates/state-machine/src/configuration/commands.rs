@@ -90,7 +90,9 @@ pub(crate) fn change(
 ) -> Result<Vec<Event>, Rejection> {
     let before = existing(state, target, kind)?;
     check_etag(|| ResourceName::strategy(before.id), changes.etag, Some(before.updated))?;
-    if let Some(option) = changes.reset.iter().find(|name| option_definition(kind, name).is_none()) {
+    // What was written unchecked, or by a later release, can at least be taken away.
+    let unknown = |name: &&String| option_definition(kind, name).is_none() && before.options.get(name).is_none();
+    if let Some(option) = changes.reset.iter().find(unknown) {
         let problem = ConfigurationProblem::UnknownOption { option: shortened(option) };
         return Err(refused(&state.sizes, kind, problem));
     }
@@ -136,6 +138,20 @@ pub(crate) fn drop_all(state: &State, target: &TargetName) -> Result<Vec<Event>,
     let found =
         StrategyKind::PRIORITY_ORDER.into_iter().filter_map(|kind| state.scaling.strategies.find(&target, kind));
     Ok(found.map(|strategy| Event::StrategyDropped { strategy: strategy.clone() }).collect())
+}
+
+/// Refused unless this strategy is there, for this target, and as it was at `etag`. The name of a cluster may have gone to
+/// another one meanwhile, so that the revision alone does not tell.
+pub(crate) fn expect(
+    state: &State,
+    id: StrategyId,
+    target: &TargetName,
+    etag: Revision,
+) -> Result<Vec<Event>, Rejection> {
+    let found = state.scaling.strategies.get(id);
+    let meant = found.filter(|strategy| state.strategy_for(target, strategy.kind).is_some_and(|it| it.id == id));
+    check_etag(|| ResourceName::strategy(id), Some(etag), meant.map(|strategy| strategy.updated))?;
+    Ok(vec![])
 }
 
 fn resolve(state: &State, target: &TargetName) -> Result<Target, Rejection> {

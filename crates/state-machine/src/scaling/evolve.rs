@@ -123,6 +123,13 @@ pub(crate) fn dead_letter_cleared(state: &mut State, action: &Action) {
     record.failed_at = None;
 }
 
+pub(crate) fn action_rows_deleted(state: &mut State, cluster: ClusterId, numbers: &[u64]) {
+    let (now, retention) = (state.now, state.settings.knobs().retention);
+    if let Some(history) = state.scaling.history.get_mut(&cluster) {
+        Arc::make_mut(history).delete(numbers, now, retention);
+    }
+}
+
 /// What the backend has done is true at once, before any collector has seen it.
 fn succeeded(record: &mut ClusterRecord, action: &Action, report: &Report, now: Time) {
     match &action.call {
@@ -321,6 +328,8 @@ impl Event {
             | Self::ClusterRestored { cluster } => Some(cluster.id),
             Self::ClusterKnowledgeRestored { cluster, .. }
             | Self::StrategyFaulted { cluster, .. }
+            | Self::StrategyStateSet { cluster, .. }
+            | Self::ActionRowsDeleted { cluster, .. }
             | Self::SignalsReported { cluster, .. }
             | Self::ClusterPaused { cluster, .. }
             | Self::ClusterResumed { cluster, .. } => Some(*cluster),
@@ -345,6 +354,7 @@ impl Event {
         match self {
             Self::ClusterCreated { cluster } | Self::ClusterRenamed { cluster, .. } => Concerns::Cluster(cluster.id),
             Self::SignalsReported { cluster, .. }
+            | Self::StrategyStateSet { cluster, .. }
             | Self::ClusterPaused { cluster, .. }
             | Self::ClusterResumed { cluster, .. } => Concerns::Cluster(*cluster),
             Self::ActionSettled { action, .. }

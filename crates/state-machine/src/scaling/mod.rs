@@ -8,7 +8,7 @@
 //!   of it. [`dead_letters`]: what was given up. [`by_hand`]: what an operator says about one.
 //! - [`decisions`]: the record of one evaluation. [`essence`]: whether it is news. [`explain`]: the same in words. [`retention`]: how long rows are shown.
 //!   [`views`]: how all of it is read.
-//! - [`pause`]: holding a cluster by hand. [`removal`]: dropping one. [`restored`]: bringing back a backup.
+//! - [`rows`]: what is written to the tables by hand. [`pause`]: holding a cluster by hand. [`removal`]: dropping one. [`restored`]: bringing back a backup.
 //! - [`what_if`]: the same brain as a pure function, with no cluster behind it.
 //! - [`evolve`]: what the events of all this do to the state. [`encoding`]: how it becomes bytes.
 
@@ -36,6 +36,7 @@ pub(crate) mod rejection;
 pub(crate) mod removal;
 pub(crate) mod restored;
 pub(crate) mod retention;
+pub(crate) mod rows;
 pub(crate) mod views;
 pub(crate) mod what_if;
 

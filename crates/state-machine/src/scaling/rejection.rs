@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::configuration::{ConfigurationProblem, StrategyKind};
-use crate::{ActionId, Epoch, Field, Hash, OperationId, RejectionClass, StrategyId, Time};
+use crate::{ActionId, ClusterId, Epoch, Field, Hash, OperationId, RejectionClass, StrategyId, Time};
 
 /// New reasons go at the end: the place is the number in stored receipts.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
@@ -78,6 +78,14 @@ pub enum ScalingRejection {
          resolved; abandon it if it must not be done"
     )]
     NotResolvable { action: ActionId, status: String },
+    #[error("what {strategy} remembers about {cluster} is not as it was read: read it again, then decide")]
+    StateChanged { strategy: StrategyId, cluster: ClusterId },
+    #[error("{strategy} does not rule {cluster}, so there is nothing for it to remember")]
+    NotRuling { strategy: StrategyId, cluster: ClusterId },
+    #[error("this is nothing that a strategy of type {kind} can remember: {expected}")]
+    InvalidState { kind: StrategyKind, expected: String },
+    #[error("action {number} is not settled: only rows of settled actions can be deleted")]
+    NotSettled { number: u64 },
 }
 
 /// Where an action is called, and the hash of all that its call says.
@@ -128,12 +136,20 @@ impl ScalingRejection {
             Self::OperationUnderWay { .. } => "OPERATION_UNDER_WAY",
             Self::NotRetryable { .. } => "NOT_RETRYABLE",
             Self::NotResolvable { .. } => "NOT_RESOLVABLE",
+            Self::StateChanged { .. } => "STATE_CHANGED",
+            Self::NotRuling { .. } => "NOT_RULING",
+            Self::InvalidState { .. } => "INVALID_STATE",
+            Self::NotSettled { .. } => "NOT_SETTLED",
         }
     }
 
     pub(crate) fn class(&self) -> RejectionClass {
         match self {
-            Self::InvalidPattern { .. } | Self::Configuration { .. } | Self::TooMany { .. } => RejectionClass::Invalid,
+            Self::InvalidPattern { .. }
+            | Self::Configuration { .. }
+            | Self::TooMany { .. }
+            | Self::InvalidState { .. } => RejectionClass::Invalid,
+            Self::StateChanged { .. } => RejectionClass::EtagMismatch,
             Self::StrategyNotFound { .. } | Self::ActionNotFound { .. } => RejectionClass::NotFound,
             Self::FeatureOff
             | Self::AmbiguousPattern { .. }
@@ -155,7 +171,9 @@ impl ScalingRejection {
             | Self::NoAttemptLeft { .. }
             | Self::OperationUnderWay { .. }
             | Self::NotRetryable { .. }
-            | Self::NotResolvable { .. } => RejectionClass::Precondition,
+            | Self::NotResolvable { .. }
+            | Self::NotRuling { .. }
+            | Self::NotSettled { .. } => RejectionClass::Precondition,
         }
     }
 
@@ -179,7 +197,9 @@ impl ScalingRejection {
             | Self::ClusterGone { .. }
             | Self::NoAttemptLeft { .. }
             | Self::NotRetryable { .. }
-            | Self::NotResolvable { .. } => Some(Field::Action),
+            | Self::NotResolvable { .. }
+            | Self::NotSettled { .. } => Some(Field::Action),
+            Self::StateChanged { .. } | Self::NotRuling { .. } | Self::InvalidState { .. } => Some(Field::Value),
             Self::ParametersDiffer { .. } => Some(Field::Parameters),
             Self::NoBackend { .. } | Self::OtherBackend { .. } | Self::OperationUnderWay { .. } => Some(Field::Backend),
             Self::FeatureOff | Self::NoEpoch | Self::KillSwitchOff => None,
@@ -247,6 +267,13 @@ impl ScalingRejection {
             Self::OperationUnderWay { cluster, operation } => {
                 vec![("cluster", cluster.clone()), ("operation", operation.to_string())]
             }
+            Self::StateChanged { strategy, cluster } | Self::NotRuling { strategy, cluster } => {
+                vec![("strategy", strategy.to_string()), ("cluster", cluster.to_string())]
+            }
+            Self::InvalidState { kind, expected } => {
+                vec![("kind", kind.to_string()), ("expected", expected.clone())]
+            }
+            Self::NotSettled { number } => vec![("number", number.to_string())],
             Self::RateLimited { action, until } => {
                 vec![("action", action.to_string()), ("until_ms", until.as_millis().to_string())]
             }

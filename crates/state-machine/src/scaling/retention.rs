@@ -24,7 +24,20 @@ pub struct ActionHistory {
     pub(crate) due: Time,
     /// (How many rows there were before, the index of the next one), the oldest first.
     marks: Vec<(u64, LogIndex)>,
+    /// Rows that somebody has deleted, by number, with when: in order, and not overlapping.
+    deleted: Vec<Deleted>,
 }
+
+/// Numbers of rows, from the first to the last, that were deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Deleted {
+    first: u64,
+    last: u64,
+    at: Time,
+}
+
+/// Of one cluster. It never has more rows to delete than are shown of it; what is beyond is older than the retention.
+pub(crate) const DELETED_MAX: usize = 20_000;
 
 impl ActionHistory {
     pub(crate) fn add(&mut self, index: LogIndex, now: Time, rows_max: u64) {
@@ -48,8 +61,36 @@ impl ActionHistory {
     }
 
     /// Whether a row is still to be shown.
-    pub fn shows(&self, index: LogIndex, settled_at: Time, now: Time, retention: Span) -> bool {
-        index >= self.floor && now.since(settled_at) <= retention
+    pub fn shows(&self, number: u64, index: LogIndex, settled_at: Time, now: Time, retention: Span) -> bool {
+        index >= self.floor && now.since(settled_at) <= retention && !self.is_deleted(number)
+    }
+
+    pub(crate) fn is_deleted(&self, number: u64) -> bool {
+        let place = self.deleted.partition_point(|deleted| deleted.last < number);
+        self.deleted.get(place).is_some_and(|deleted| deleted.first <= number)
+    }
+
+    /// How many marks of deleted rows there are that still matter.
+    pub(crate) fn deleted_count(&self, now: Time, retention: Span) -> usize {
+        self.deleted.iter().filter(|deleted| now.since(deleted.at) <= retention).count()
+    }
+
+    /// Takes rows out of what is shown. A row that was deleted longer ago than the retention is too old to be shown anyway, so its
+    /// mark goes; a retention that is made longer afterwards may show it again.
+    pub(crate) fn delete(&mut self, numbers: &[u64], now: Time, retention: Span) {
+        self.deleted.retain(|deleted| now.since(deleted.at) <= retention);
+        let new = numbers.iter().filter(|number| !self.is_deleted(**number));
+        let mut all: Vec<Deleted> = new.map(|number| Deleted { first: *number, last: *number, at: now }).collect();
+        all.append(&mut self.deleted);
+        all.sort_by_key(|deleted| deleted.first);
+        for next in all {
+            match self.deleted.last_mut() {
+                Some(last) if next.first <= last.last.saturating_add(1) && next.at == last.at => {
+                    last.last = last.last.max(next.last);
+                }
+                _ => self.deleted.push(next),
+            }
+        }
     }
 
     /// When nothing of it will be left.
@@ -61,6 +102,8 @@ impl ActionHistory {
     pub(crate) fn is_possible(&self) -> bool {
         self.marks.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 < pair[1].1)
             && self.marks.iter().all(|(before, _)| *before <= self.rows)
+            && self.deleted.windows(2).all(|pair| pair[0].last < pair[1].first)
+            && self.deleted.iter().all(|deleted| deleted.first <= deleted.last)
     }
 }
 
@@ -87,9 +130,30 @@ mod tests {
         let mut history = ActionHistory::default();
         history.add(LogIndex(7), Time::from_millis(1_000), 10_000);
         let retention = Span::from_secs(10);
-        let shown = |now| history.shows(LogIndex(7), Time::from_millis(1_000), Time::from_millis(now), retention);
+        let shown = |now| history.shows(1, LogIndex(7), Time::from_millis(1_000), Time::from_millis(now), retention);
         assert!(shown(11_000));
         assert!(!shown(11_001));
         assert_eq!(history.gone_at(retention), Time::from_millis(11_001));
+    }
+
+    #[test]
+    fn rows_that_were_deleted_are_not_shown_and_their_marks_go_when_they_are_too_old_anyway() {
+        let mut history = ActionHistory::default();
+        let retention = Span::from_secs(10);
+        let at = Time::from_millis;
+        for number in 1..=9 {
+            history.add(LogIndex(number), at(1_000), 10_000);
+        }
+        history.delete(&[4, 2, 3, 8, 3], at(2_000), retention);
+        let shown = |history: &ActionHistory| -> Vec<u64> {
+            (1..=9).filter(|it| history.shows(*it, LogIndex(*it), at(1_000), at(2_000), retention)).collect()
+        };
+        assert_eq!(shown(&history), [1, 5, 6, 7, 9]);
+        assert_eq!(history.deleted.len(), 2, "neighbours share a mark");
+        history.delete(&[5, 8], at(3_000), retention);
+        assert_eq!(shown(&history), [1, 6, 7, 9]);
+        assert!(history.is_possible());
+        history.delete(&[9], at(13_001), retention);
+        assert_eq!(history.deleted.len(), 1, "the others are older than the retention");
     }
 }

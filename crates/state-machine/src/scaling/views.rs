@@ -224,9 +224,11 @@ impl State {
     }
 
     /// Whether the row of a settled action is still to be shown.
-    pub fn shows_action(&self, cluster: ClusterId, index: LogIndex, settled_at: Time) -> bool {
+    pub fn shows_action(&self, action: &Action, index: LogIndex) -> bool {
         let retention = self.settings.knobs().retention;
-        self.action_history(cluster).is_some_and(|it| it.shows(index, settled_at, self.now, retention))
+        let settled_at = action.settled_at.unwrap_or_default();
+        let history = self.action_history(action.cluster);
+        history.is_some_and(|it| it.shows(action.number, index, settled_at, self.now, retention))
     }
 
     /// What would come of looking at this cluster now. Nothing is written and nothing copied, so it costs what one

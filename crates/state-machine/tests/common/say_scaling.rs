@@ -6,6 +6,8 @@
 //! report demo: replica r1 25cc ready, idle 20s | other: alive    also: from=NAME seq=N, and age=3s in any part
 //! claim next; outcome it succeeded life=i-1           also by id, with epoch=... attempt=... backend=... parameters=...
 //! retry letter "room now"; resolve it succeeded "seen it"; abandon it "never mind"; place cluster demo on other
+//! forget s5.0 about demo; remember s5.0 about demo failed 25cc; also: suspended r1 25cc; delete actions of demo 1 2
+//! expect strategy s5.0 for demo etag=5.0
 //! approve waiting; reject waiting "too dear"; pause demo "maintenance" for=10m; resume demo
 //! ```
 
@@ -13,8 +15,9 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use loadline_state_machine::{
-    ActionId, ActionStatus, ClusterRef, ClusterReport, Command, DrainResult, Epoch, Hash, LogIndex, NoticeKind,
-    Observation, OptionValue, Options, Outcome, Report, Seen, Span, State, StrategyKind, TargetName, option_definition,
+    ActionId, ActionStatus, ClusterId, ClusterRef, ClusterReport, Command, DrainResult, Epoch, FailedSize, Hash,
+    LogIndex, Memory, NoticeKind, Observation, OptionValue, Options, Outcome, ReplicaSpec, Report,
+    STRATEGY_STATE_VERSION, Seen, Span, State, StrategyKind, StrategyState, TargetName, option_definition,
 };
 
 pub fn command(state: &State, text: &str, plain: &[&str], named: &BTreeMap<&str, &str>) -> Command {
@@ -79,6 +82,27 @@ pub fn command(state: &State, text: &str, plain: &[&str], named: &BTreeMap<&str,
         ["abandon", action, reason @ ..] => {
             Command::AbandonAction { action: find_action(state, action), reason: reason.join(" ") }
         }
+        ["expect", "strategy", id, "for", rest @ ..] => {
+            Command::ExpectStrategy { strategy: read(id), target: target(rest).0, etag: etag.expect("an etag") }
+        }
+        ["forget", strategy, "about", cluster, how @ ..] => {
+            let known = remembered(state, strategy, cluster).filter(|_| how != ["blindly"]);
+            let cluster = cluster_id(state, cluster);
+            Command::SetStrategyState { strategy: read(strategy), cluster, expected: known, state: None }
+        }
+        ["remember", strategy, "about", cluster, "failed", size] => {
+            let at = state.now();
+            let memory = Memory::FailedSizes(vec![FailedSize { size: (*size).into(), at }]);
+            remember(state, strategy, cluster, memory, named)
+        }
+        ["remember", strategy, "about", cluster, "suspended", name, size] => {
+            let replica = ReplicaSpec { name: (*name).into(), size: (*size).into() };
+            remember(state, strategy, cluster, Memory::Suspended(vec![replica]), named)
+        }
+        ["delete", "actions", "of", cluster, numbers @ ..] => {
+            let numbers = numbers.iter().map(|number| read(number)).collect();
+            Command::DeleteActions { cluster: cluster_id(state, cluster), numbers }
+        }
         ["place", "cluster", name, "by", "default"] => {
             Command::PlaceCluster { name: (*name).to_owned(), backend: None, etag }
         }
@@ -86,6 +110,28 @@ pub fn command(state: &State, text: &str, plain: &[&str], named: &BTreeMap<&str,
             Command::PlaceCluster { name: (*name).to_owned(), backend: Some((*backend).to_owned()), etag }
         }
         _ => panic!("{text:?} is not understood"),
+    }
+}
+
+fn cluster_id(state: &State, name: &str) -> ClusterId {
+    state.cluster(name).map_or_else(|| read(name), |cluster| cluster.id)
+}
+
+fn remembered(state: &State, strategy: &str, cluster: &str) -> Option<StrategyState> {
+    let kind = state.strategy(read(strategy))?.kind;
+    state.standing(cluster_id(state, cluster))?.strategy_state(kind).cloned()
+}
+
+fn remember(state: &State, strategy: &str, cluster: &str, memory: Memory, named: &BTreeMap<&str, &str>) -> Command {
+    let ahead = named.get("changed_in").map(|span| state.now() + read::<Span>(span));
+    let wanted =
+        StrategyState { version: STRATEGY_STATE_VERSION, strategy: read(strategy), last_change_at: ahead, memory };
+    let expected = remembered(state, strategy, cluster);
+    Command::SetStrategyState {
+        strategy: read(strategy),
+        cluster: cluster_id(state, cluster),
+        expected,
+        state: Some(wanted),
     }
 }
 

@@ -101,6 +101,19 @@ pub fn commands() -> Vec<Command> {
         Command::RetryAction { action: action_id(), reason: "room now".to_owned() },
         Command::ResolveAction { action: action_id(), succeeded: true, reason: "seen it".to_owned() },
         Command::AbandonAction { action: action_id(), reason: "never mind".to_owned() },
+        Command::DeleteActions { cluster: cluster(), numbers: vec![3, 4, 9] },
+        Command::ExpectStrategy { strategy: strategy_id(), target: TargetName::Cluster(name()), etag: at(301, 0) },
+        Command::SetStrategyState {
+            strategy: strategy_id(),
+            cluster: cluster(),
+            expected: None,
+            state: Some(StrategyState {
+                version: 1,
+                strategy: strategy_id(),
+                last_change_at: Some(NOON),
+                memory: Memory::Suspended(vec![spec("r1", "50cc")]),
+            }),
+        },
     ]
 }
 
@@ -347,6 +360,7 @@ pub fn events() -> Vec<Event> {
         Event::StrategyChanged { before: strategy(), strategy: Strategy { target: Target::All, ..strategy() } },
         Event::StrategyDropped { strategy: Strategy { target: Target::Cluster(cluster()), ..strategy() } },
         Event::StrategyFaulted { cluster: cluster(), strategy: strategy_id(), reason: Reason::Panicked },
+        Event::StrategyStateSet { cluster: cluster(), kind: StrategyKind::IdleSuspend, state: None },
         Event::SignalsReported {
             collector: "watcher".to_owned(),
             sequence: 7,
@@ -365,6 +379,7 @@ pub fn events() -> Vec<Event> {
         Event::ActionSettled { action: settled(), report: Report::Created { incarnation: Some("i-2".to_owned()) } },
         Event::ActionHurried { action: with(ActionStatus::Pending { not_before: None }) },
         Event::DeadLetterCleared { action: with(ActionStatus::DeadLettered), reason: "room now".to_owned() },
+        Event::ActionRowsDeleted { cluster: cluster(), numbers: vec![3, 4, 9] },
         Event::ClusterPlaced { cluster: samples::cluster(), backend: Some("local".into()) },
         Event::OperationBegun { operation: operation() },
         Event::OperationAdvanced { operation: operation() },
@@ -421,6 +436,10 @@ pub fn rejections() -> Vec<ScalingRejection> {
         ScalingRejection::OperationUnderWay { cluster: text("demo"), operation: operation_id() },
         ScalingRejection::NotRetryable { action, status: status() },
         ScalingRejection::NotResolvable { action, status: text("PENDING") },
+        ScalingRejection::StateChanged { strategy: strategy_id(), cluster: cluster() },
+        ScalingRejection::NotRuling { strategy: strategy_id(), cluster: cluster() },
+        ScalingRejection::InvalidState { kind, expected: text("last_change_at is in the future") },
+        ScalingRejection::NotSettled { number: 7 },
     ]
 }
 

@@ -15,6 +15,17 @@ pub fn event(event: &Event) -> String {
         }
         Event::StrategyDropped { strategy: before } => strategy(before),
         Event::StrategyFaulted { cluster, strategy, reason } => format!("{cluster}, {strategy}, {}", reason.code()),
+        Event::StrategyStateSet { cluster, kind, state } => match state {
+            None => format!("{cluster}, {kind}: nothing"),
+            Some(it) => format!(
+                "{cluster}, {kind}: last change {}, {:?}",
+                it.last_change_at.map_or("never".to_owned(), clock),
+                it.memory
+            ),
+        },
+        Event::ActionRowsDeleted { cluster, numbers } => {
+            format!("{cluster}: {}", joined(numbers, u64::to_string))
+        }
         Event::SignalsReported { collector, sequence, cluster, observations } => {
             format!("{cluster}, {collector} #{sequence}: {}", joined(observations, observation))
         }

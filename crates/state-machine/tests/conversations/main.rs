@@ -122,6 +122,7 @@ conversations! {
     no_more_than_ten_actions_in_five_minutes,
     old_sights_do_not_undo_what_is_known,
     one_cluster_changes_at_most_every_half_minute,
+    rows_are_written_to_the_tables_by_hand,
     scenario_1_a_strategy_makes_its_replica,
     scenario_2_what_users_do_by_hand_ends_in_the_same_state,
     scenario_3_a_crash_in_the_middle_of_an_action_makes_no_second_replica,

@@ -1,23 +1,35 @@
 //! From the SQL that PostgreSQL's clients write to the SQL that SQLite reads.
 //!
-//! The query is a syntax tree all the way, and is printed from the tree: no text of the caller's is pasted anywhere, so a
-//! quote or a semicolon in a name stays part of that name. Tables are looked up here, by schema and search path, and become
-//! names of virtual tables; what is not one of them does not reach SQLite at all.
+//! The query is a syntax tree all the way, and is printed from the tree (`printing`): no text of the caller's is pasted
+//! anywhere, so a quote or a semicolon in a name stays part of that name. Tables are looked up here, by schema and search path,
+//! and become names of virtual tables; what is not one of them does not reach SQLite at all. `operators` says what becomes of
+//! an operator or a cast, `from` what becomes of a function in FROM and the like.
 //!
 //! Not here: what the functions do that are put in (`functions`).
+
+mod from;
+mod operators;
+mod printing;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    AccessExpr, BinaryOperator, CastKind, CeilFloorKind, Cte, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, Offset, OffsetRows,
-    OrderByExpr, OrderBySort, Query, Select, SelectItem, SetExpr, Spanned, Subscript, TableAlias, TableFactor,
-    TrimWhereField, UnaryOperator, Value as Literal, ValueWithSpan, VisitMut, VisitorMut, With,
+    AccessExpr, BinaryOperator, CastKind, CeilFloorKind, Distinct, Expr, Function, FunctionArguments, Ident,
+    LimitClause, ObjectName, ObjectNamePart, Offset, OffsetRows, OrderByExpr, OrderBySort, Query, Select, SelectItem,
+    SetExpr, Spanned, Subscript, TableAlias, TableFactor, TrimWhereField, Value as Literal, ValueWithSpan, VisitMut,
+    VisitorMut,
 };
-use sqlparser::tokenizer::{Token, Tokenizer};
 
+use self::from::{
+    RENAMED, array_of, derived, is_replaced, name_columns, table_function, unwrap_nested, with_only_column,
+};
+use self::operators::{Binary, binary, cast};
+use self::printing::{check_printable, printed};
+use super::build::{
+    argument, call, concat, empty_query, list, negate, number, plain_alias, quoted, select_all, take, taken, text,
+    unwrapped,
+};
 use super::define::Table;
 use super::error::{QueryError, code, not_supported, placed};
 use super::kinds::{self, Scope, kind_of, name_of, type_name};
@@ -48,55 +60,6 @@ pub(crate) fn rewrite(query: &Query, text: &str, search_path: &[String]) -> Resu
         ControlFlow::Break(error) => Err(*error),
         ControlFlow::Continue(()) => Ok(Rewritten { sql: printed(query), tables: rewriter.tables }),
     }
-}
-
-/// Stands around the number of a string while the tree is printed.
-const MARK: char = '\u{E000}';
-
-/// The printer of the tree takes a quote after a backslash, and two quotes in a row, for escaped already. In SQLite the name
-/// would end there, and what follows would be read as a statement.
-fn check_printable(text: &str) -> Result<(), QueryError> {
-    if text.contains(MARK) {
-        return Err(not_supported("the character U+E000 in a statement"));
-    }
-    let dialect = sqlparser::dialect::PostgreSqlDialect {};
-    let Ok(tokens) = Tokenizer::new(&dialect, text).tokenize() else { return Ok(()) };
-    let misread = |token: &Token| match token {
-        Token::Word(word) => word.quote_style.is_some() && (word.value.contains("\\\"") || word.value.contains("\"\"")),
-        _ => false,
-    };
-    match tokens.iter().any(misread) {
-        true => Err(not_supported("a name with two quotes in a row, or with a backslash before a quote")),
-        false => Ok(()),
-    }
-}
-
-/// The text for SQLite, in which every string is quoted by ourselves: see [`check_printable`].
-fn printed(mut query: Query) -> String {
-    struct Strings(Vec<String>);
-
-    impl VisitorMut for Strings {
-        type Break = ();
-
-        fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<()> {
-            if let Literal::SingleQuotedString(text) = &mut value.value {
-                let marked = format!("{MARK}{}{MARK}", self.0.len());
-                self.0.push(std::mem::replace(text, marked));
-            }
-            ControlFlow::Continue(())
-        }
-    }
-
-    let mut strings = Strings(Vec::new());
-    let _ = query.visit(&mut strings);
-    let mut sql = String::new();
-    for (part, is_number) in query.to_string().split(MARK).zip([false, true].into_iter().cycle()) {
-        match part.parse::<usize>().ok().filter(|_| is_number).and_then(|number| strings.0.get(number)) {
-            Some(text) => sql.push_str(&text.replace('\'', "''")),
-            None => sql.push_str(part),
-        }
-    }
-    sql
 }
 
 /// Nodes of a tree that are looked at. A statement that has more is refused before it costs anything.
@@ -453,309 +416,4 @@ impl VisitorMut for Rewriter<'_> {
         }
         ControlFlow::Continue(())
     }
-}
-
-/// What becomes of an operator.
-enum Binary {
-    Call(&'static str),
-    /// Pattern first.
-    Flipped(&'static str),
-    Not(&'static str),
-    Plain(BinaryOperator),
-    Unknown,
-}
-
-fn binary(op: &BinaryOperator, left: Kind, right: Kind) -> Option<Binary> {
-    let temporal = [left, right].iter().any(|kind| matches!(kind, Kind::Timestamptz | Kind::Interval));
-    Some(match op {
-        BinaryOperator::Plus if temporal => Binary::Call("pg_plus"),
-        BinaryOperator::Minus if temporal => Binary::Call("pg_minus"),
-        BinaryOperator::Minus if left == Kind::Jsonb => Binary::Call("pg_json_without"),
-        BinaryOperator::Divide => Binary::Call("pg_divide"),
-        BinaryOperator::StringConcat if left == Kind::Jsonb || right == Kind::Jsonb => Binary::Call("pg_json_concat"),
-        BinaryOperator::Arrow => Binary::Call("pg_json_get"),
-        BinaryOperator::LongArrow => Binary::Call("pg_json_get_text"),
-        BinaryOperator::HashArrow => Binary::Call("pg_json_path"),
-        BinaryOperator::HashLongArrow => Binary::Call("pg_json_path_text"),
-        BinaryOperator::AtArrow => Binary::Call("pg_contains"),
-        BinaryOperator::ArrowAt => Binary::Flipped("pg_contains"),
-        BinaryOperator::Question => Binary::Call("pg_json_has"),
-        BinaryOperator::PGExp => Binary::Call("pow"),
-        BinaryOperator::PGRegexMatch => Binary::Flipped("pg_regex"),
-        BinaryOperator::PGRegexIMatch => Binary::Flipped("pg_iregex"),
-        BinaryOperator::PGRegexNotMatch => Binary::Not("pg_regex"),
-        BinaryOperator::PGRegexNotIMatch => Binary::Not("pg_iregex"),
-        BinaryOperator::PGLikeMatch => Binary::Flipped("pg_like"),
-        BinaryOperator::PGILikeMatch => Binary::Flipped("pg_ilike"),
-        BinaryOperator::PGNotLikeMatch => Binary::Not("pg_like"),
-        BinaryOperator::PGNotILikeMatch => Binary::Not("pg_ilike"),
-        BinaryOperator::PGStartsWith => Binary::Call("pg_starts_with"),
-        BinaryOperator::PGBitwiseShiftLeft => Binary::Plain(BinaryOperator::Custom("<<".to_owned())),
-        BinaryOperator::PGBitwiseShiftRight => Binary::Plain(BinaryOperator::Custom(">>".to_owned())),
-        BinaryOperator::PGCustomBinaryOperator(name) => {
-            let plain = match name.last().map(String::as_str) {
-                Some("~") => return binary(&BinaryOperator::PGRegexMatch, left, right),
-                Some("~*") => return binary(&BinaryOperator::PGRegexIMatch, left, right),
-                Some("!~") => return binary(&BinaryOperator::PGRegexNotMatch, left, right),
-                Some("!~*") => return binary(&BinaryOperator::PGRegexNotIMatch, left, right),
-                Some("~~") => return binary(&BinaryOperator::PGLikeMatch, left, right),
-                Some("!~~") => return binary(&BinaryOperator::PGNotLikeMatch, left, right),
-                Some("=") => BinaryOperator::Eq,
-                Some("<>") => BinaryOperator::NotEq,
-                Some("<") => BinaryOperator::Lt,
-                Some("<=") => BinaryOperator::LtEq,
-                Some(">") => BinaryOperator::Gt,
-                Some(">=") => BinaryOperator::GtEq,
-                Some("||") => BinaryOperator::StringConcat,
-                Some("+") => BinaryOperator::Plus,
-                Some("-") => BinaryOperator::Minus,
-                Some("*") => BinaryOperator::Multiply,
-                Some("/") => BinaryOperator::Divide,
-                Some("->") => BinaryOperator::Arrow,
-                Some("->>") => BinaryOperator::LongArrow,
-                _ => return Some(Binary::Unknown),
-            };
-            return Some(binary(&plain, left, right).unwrap_or(Binary::Plain(plain)));
-        }
-        BinaryOperator::PGOverlap | BinaryOperator::AtAt | BinaryOperator::AtQuestion | BinaryOperator::Custom(_) => {
-            Binary::Unknown
-        }
-        _ => return None,
-    })
-}
-
-fn cast(expr: Expr, from: Kind, written: &str) -> Result<Expr, QueryError> {
-    let function = match written {
-        "regclass" => "pg_regclass",
-        "regtype" => "pg_regtype",
-        "regproc" | "regprocedure" | "regoper" | "regoperator" => "pg_text",
-        "regnamespace" => "pg_regnamespace",
-        "regrole" => "pg_text",
-        _ => match Kind::from_sql(written) {
-            None => {
-                let message = format!("type \"{written}\" does not exist");
-                return Err(QueryError::new(code::UNDEFINED_OBJECT, message));
-            }
-            Some(Kind::Bool) => "pg_bool",
-            Some(Kind::Int2 | Kind::Int4 | Kind::Int8 | Kind::Oid) => "pg_int",
-            Some(Kind::Float8) => "pg_float",
-            Some(Kind::Jsonb) => "pg_jsonb",
-            Some(Kind::Timestamptz) if written == "date" => "pg_date",
-            Some(Kind::Timestamptz) => "pg_timestamptz",
-            Some(Kind::Interval) => "pg_interval",
-            Some(_) if from == Kind::Bool => "pg_bool_text",
-            Some(_) => "pg_text",
-        },
-    };
-    Ok(call(function, vec![expr]))
-}
-
-/// What a query is called whose columns are renamed.
-const RENAMED: &str = "renamed";
-
-/// `(SELECT a FROM ...) AS t(x)`, for which SQLite has a name only in front: `WITH t(x) AS (...) SELECT * FROM t`.
-fn name_columns(query: &mut Query, alias: &mut TableAlias) {
-    let inner = std::mem::replace(query, empty_query());
-    let named = TableAlias { explicit: false, columns: std::mem::take(&mut alias.columns), ..plain_alias(RENAMED) };
-    let cte = Cte {
-        alias: named,
-        query: Box::new(inner),
-        from: None,
-        materialized: None,
-        closing_paren_token: AttachedToken::empty(),
-    };
-    *query.body = star_from(ObjectName(vec![ObjectNamePart::Identifier(quoted(RENAMED))]), Vec::new());
-    query.with = Some(With { with_token: AttachedToken::empty(), recursive: false, cte_tables: vec![cte] });
-}
-
-/// A function in FROM whose only column is called as the table is, or as its alias says.
-fn with_only_column(mut alias: TableAlias, function: &str) -> (TableAlias, Ident) {
-    let column = match alias.columns.first() {
-        Some(column) => column.name.clone(),
-        // `FROM generate_series(1, 3) AS n` makes a column `n`, too.
-        None if folded(&alias.name) != function => alias.name.clone(),
-        None => quoted(function),
-    };
-    alias.columns.clear();
-    (alias, column)
-}
-
-fn derived(mut query: Query, (alias, column): (TableAlias, Ident)) -> TableFactor {
-    if let SetExpr::Select(select) = &mut *query.body {
-        select.projection = vec![SelectItem::ExprWithAlias { expr: Expr::Identifier(quoted("value")), alias: column }];
-    }
-    TableFactor::Derived { lateral: false, subquery: Box::new(query), alias: Some(alias), sample: None }
-}
-
-fn table_function(name: &str, arguments: Vec<Expr>) -> Option<Query> {
-    let (function, arguments) = match (name, arguments.len()) {
-        ("generate_series", 2 | 3) => ("generate_series", arguments),
-        ("unnest", 1) => ("json_each", vec![call("pg_array_json", arguments)]),
-        ("jsonb_array_elements" | "json_array_elements", 1) => ("json_each", arguments),
-        ("jsonb_array_elements_text" | "json_array_elements_text", 1) => ("json_each", arguments),
-        ("jsonb_object_keys" | "json_object_keys", 1) => ("pg_object_keys", arguments),
-        _ => return None,
-    };
-    let (function, arguments) = match function {
-        "pg_object_keys" => ("json_each", vec![call("pg_object_keys", arguments)]),
-        other => (other, arguments),
-    };
-    let arguments = arguments.into_iter().map(|expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))).collect();
-    let mut query = empty_query();
-    *query.body = star_from(ObjectName(vec![ObjectNamePart::Identifier(quoted(function))]), arguments);
-    Some(query)
-}
-
-/// Whether it is what [`table_function`] makes.
-fn is_replaced(name: &ObjectName) -> bool {
-    let [ObjectNamePart::Identifier(own)] = name.0.as_slice() else { return false };
-    own.quote_style.is_some() && matches!(own.value.as_str(), "generate_series" | "json_each")
-}
-
-/// `ARRAY(SELECT ...)`.
-fn array_of(mut query: Box<Query>) -> Expr {
-    if let SetExpr::Select(select) = &mut *query.body
-        && let Some(item) = select.projection.first_mut()
-    {
-        let expr = match item {
-            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => taken(expr),
-            _ => Expr::Identifier(quoted("value")),
-        };
-        *item = SelectItem::ExprWithAlias { expr, alias: quoted("item") };
-    }
-    let mut outer = empty_query();
-    *outer.body = star_from(ObjectName(Vec::new()), Vec::new());
-    if let SetExpr::Select(select) = &mut *outer.body {
-        let items = call("pg_array_agg", vec![Expr::Identifier(quoted("item"))]);
-        select.projection = vec![SelectItem::ExprWithAlias { expr: items, alias: quoted("array") }];
-        if let Some(from) = select.from.first_mut() {
-            let alias = Some(plain_alias("items"));
-            from.relation = TableFactor::Derived { lateral: false, subquery: query, alias, sample: None };
-        }
-    }
-    Expr::Subquery(Box::new(outer))
-}
-
-/// A query in parentheses inside a UNION, which SQLite knows only as a table.
-fn unwrap_nested(body: &mut SetExpr) {
-    if let SetExpr::SetOperation { left, right, .. } = body {
-        for side in [left, right] {
-            if let SetExpr::Query(query) = &mut **side {
-                let query = std::mem::replace(query, Box::new(empty_query()));
-                let mut select = star_from(ObjectName(Vec::new()), Vec::new());
-                if let SetExpr::Select(select) = &mut select
-                    && let Some(from) = select.from.first_mut()
-                {
-                    let alias = Some(plain_alias("nested"));
-                    from.relation = TableFactor::Derived { lateral: false, subquery: query, alias, sample: None };
-                }
-                **side = select;
-            } else {
-                unwrap_nested(side);
-            }
-        }
-    }
-}
-
-fn select_all(schema: Option<String>, name: String) -> SetExpr {
-    let names = schema.into_iter().chain([name]).map(|part| ObjectNamePart::Identifier(Ident::new(part)));
-    star_from(ObjectName(names.collect()), Vec::new())
-}
-
-/// `SELECT * FROM name(arguments)`.
-fn star_from(name: ObjectName, arguments: Vec<FunctionArg>) -> SetExpr {
-    let mut query = template("SELECT * FROM t");
-    if let SetExpr::Select(select) = &mut *query.body
-        && let Some(from) = select.from.first_mut()
-        && let TableFactor::Table { name: own, args, .. } = &mut from.relation
-    {
-        *own = name;
-        if !arguments.is_empty() {
-            *args = Some(sqlparser::ast::TableFunctionArgs { args: arguments, settings: None });
-        }
-    }
-    *query.body
-}
-
-fn empty_query() -> Query {
-    template("SELECT 1")
-}
-
-/// Text of our own, which parses: a tree has more fields than anybody wants to write.
-fn template(text: &'static str) -> Query {
-    let dialect = sqlparser::dialect::SQLiteDialect {};
-    let parsed =
-        sqlparser::parser::Parser::new(&dialect).try_with_sql(text).and_then(|mut parser| parser.parse_query());
-    match parsed {
-        Ok(query) => *query,
-        Err(error) => unreachable!("a text of our own does not parse: {error}"),
-    }
-}
-
-fn plain_alias(name: &str) -> TableAlias {
-    TableAlias { explicit: true, name: quoted(name), columns: Vec::new(), at: None }
-}
-
-fn quoted(name: &str) -> Ident {
-    Ident::with_quote('"', name)
-}
-
-fn argument(argument: &FunctionArg) -> Option<&Expr> {
-    match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
-        _ => None,
-    }
-}
-
-fn list(arguments: Vec<Expr>) -> FunctionArguments {
-    let args = arguments.into_iter().map(|expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))).collect();
-    FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() })
-}
-
-fn call(name: &str, arguments: Vec<Expr>) -> Expr {
-    Expr::Function(Function {
-        name: ObjectName(vec![ObjectNamePart::Identifier(quoted(name))]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: list(arguments),
-        within_group: Vec::new(),
-        filter: None,
-        null_treatment: None,
-        over: None,
-    })
-}
-
-fn text(value: &str) -> Expr {
-    Expr::Value(Literal::SingleQuotedString(value.to_owned()).into())
-}
-
-fn number(value: i64) -> Expr {
-    Expr::Value(Literal::Number(value.to_string(), false).into())
-}
-
-fn concat(left: Expr, right: Expr) -> Expr {
-    let nested = |expr| Box::new(Expr::Nested(Box::new(expr)));
-    Expr::BinaryOp { left: nested(left), op: BinaryOperator::StringConcat, right: nested(right) }
-}
-
-fn negate(negated: bool, expr: Expr) -> Expr {
-    if !negated {
-        return expr;
-    }
-    Expr::Nested(Box::new(Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(expr) }))
-}
-
-fn taken(expr: &mut Expr) -> Expr {
-    std::mem::replace(expr, Expr::Value(Literal::Null.into()))
-}
-
-fn take(expr: &mut Box<Expr>) -> Expr {
-    taken(expr)
-}
-
-fn unwrapped(mut expr: &Expr) -> &Expr {
-    while let Expr::Nested(inner) = expr {
-        expr = inner;
-    }
-    expr
 }
