@@ -180,8 +180,8 @@ fn planned(planned: &Planned) -> v1::PlannedStep {
         step: step.to_owned(),
         replica: Some(spec(replica)),
         old: old.map(spec),
-        strategy: planned.strategy.to_string(),
-        r#type: planned.kind.to_string(),
+        strategy: planned.by.strategy().map(|id| id.to_string()).unwrap_or_default(),
+        r#type: planned.by.code().to_owned(),
         reason: Some(reason(&planned.reason)),
     }
 }
@@ -299,8 +299,8 @@ pub fn action(action: &Action, state: &State) -> v1::Action {
         cluster: state.cluster_by_id(action.cluster).map_or(&*action.cluster_name, |it| &it.name).to_owned(),
         cluster_id: action.cluster.to_string(),
         operation: action.operation.map(|operation| operation.to_string()).unwrap_or_default(),
-        strategy: action.strategy.to_string(),
-        r#type: action.kind.to_string(),
+        strategy: action.by.strategy().map(|id| id.to_string()).unwrap_or_default(),
+        r#type: action.by.code().to_owned(),
         reason: Some(reason(&action.reason)),
         decision: action.decision.to_string(),
         call: action.call.code().to_owned(),

@@ -43,6 +43,18 @@ impl Write {
         Write::one(request.options, Some(command), "", &[("name", "cluster")], Findings::default())
     }
 
+    pub fn create_replica(request: v1::CreateReplicaRequest) -> Result<Write, Invalid> {
+        let v1::CreateReplicaRequest { options, cluster, replica, size, allow_existing } = request;
+        let command = Command::CreateReplica { cluster, replica, size, if_not_exists: allow_existing };
+        Write::one(options, Some(command), "", &[("name", "cluster")], Findings::default())
+    }
+
+    pub fn delete_replica(request: v1::DeleteReplicaRequest) -> Result<Write, Invalid> {
+        let v1::DeleteReplicaRequest { options, cluster, replica, allow_missing } = request;
+        let command = Command::DropReplica { cluster, replica, allow_missing };
+        Write::one(options, Some(command), "", &[("name", "cluster")], Findings::default())
+    }
+
     pub fn approve_action(request: v1::ApproveActionRequest) -> Result<Write, Invalid> {
         Write::about_action(request.options, &request.action, |action| Command::ApproveAction { action })
     }

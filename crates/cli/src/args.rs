@@ -19,7 +19,7 @@ use crate::dev::DevArgs;
 use crate::output::Format;
 use crate::plan::PlanArgs;
 use crate::role_args::{CreateRoleArgs, Grant, Revoke, parse_secret};
-use crate::scaling_args::{CreateStrategyArgs, PauseArgs, SignalArgs, Switch, Update};
+use crate::scaling_args::{CreateReplicaArgs, CreateStrategyArgs, PauseArgs, SignalArgs, Switch, Update};
 use crate::serve_args::ServeArgs;
 use crate::text::{parse_duration, parse_price};
 
@@ -281,6 +281,8 @@ pub(crate) enum Create {
         #[arg(long)]
         dry_run: bool,
     },
+    /// One more replica of a cluster, beside whatever its strategies want; it is made once, and not kept
+    Replica(CreateReplicaArgs),
     /// A rule by which clusters are scaled
     Strategy(CreateStrategyArgs),
     /// Somebody who can be given privileges. From the first password or token on, everybody has to log in
@@ -322,7 +324,7 @@ pub(crate) struct GetArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArgs {
     /// TYPE NAME... or TYPE/NAME...; several are deleted together or not at all. Strategies by id, or by type with --cluster
-    /// or --all-clusters; without a name, all that are for exactly that
+    /// or --all-clusters; without a name, all that are for exactly that. A replica by name with --cluster
     #[arg(required = true, value_name = "TYPE NAME...")]
     pub(crate) words: Vec<String>,
     /// No error if one is not there

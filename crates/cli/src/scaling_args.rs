@@ -49,6 +49,24 @@ pub(crate) struct CreateStrategyArgs {
     pub(crate) dry_run: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct CreateReplicaArgs {
+    /// Its name, which must not end in _auto
+    pub(crate) name: String,
+    /// The cluster that it is one of
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cluster: String,
+    /// A step on the ladder of sizes
+    #[arg(long)]
+    pub(crate) size: String,
+    /// No error if there is one of this name already; it stays as it is
+    #[arg(long)]
+    pub(crate) if_not_exists: bool,
+    /// Say what would happen, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
 /// A strategy that is there.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StrategyRef {

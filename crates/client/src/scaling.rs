@@ -3,10 +3,10 @@
 use loadline_api::v1::scaling_client::ScalingClient;
 use loadline_api::v1::signals_client::SignalsClient;
 use loadline_api::v1::{
-    AbandonActionRequest, ApproveActionRequest, CreateStrategyRequest, DeleteStrategyRequest, ExplainRequest,
-    ExplainResponse, GetRequest, ListResponse, ListScalingRequest, PauseClusterRequest, ReadResponse,
-    RejectActionRequest, ReportSignalsRequest, ReportSignalsResponse, ResolveActionRequest, ResumeClusterRequest,
-    RetryActionRequest, UpdateStrategyRequest, WriteOptions, WriteResponse,
+    AbandonActionRequest, ApproveActionRequest, CreateReplicaRequest, CreateStrategyRequest, DeleteReplicaRequest,
+    DeleteStrategyRequest, ExplainRequest, ExplainResponse, GetRequest, ListResponse, ListScalingRequest,
+    PauseClusterRequest, ReadResponse, RejectActionRequest, ReportSignalsRequest, ReportSignalsResponse,
+    ResolveActionRequest, ResumeClusterRequest, RetryActionRequest, UpdateStrategyRequest, WriteOptions, WriteResponse,
 };
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
@@ -37,6 +37,8 @@ pub enum ScalingWrite {
     DeleteStrategy(DeleteStrategyRequest),
     PauseCluster(PauseClusterRequest),
     ResumeCluster(ResumeClusterRequest),
+    CreateReplica(CreateReplicaRequest),
+    DeleteReplica(DeleteReplicaRequest),
     ApproveAction(ApproveActionRequest),
     RejectAction(RejectActionRequest),
     RetryAction(RetryActionRequest),
@@ -52,6 +54,8 @@ impl ScalingWrite {
             ScalingWrite::DeleteStrategy(request) => &mut request.options,
             ScalingWrite::PauseCluster(request) => &mut request.options,
             ScalingWrite::ResumeCluster(request) => &mut request.options,
+            ScalingWrite::CreateReplica(request) => &mut request.options,
+            ScalingWrite::DeleteReplica(request) => &mut request.options,
             ScalingWrite::ApproveAction(request) => &mut request.options,
             ScalingWrite::RejectAction(request) => &mut request.options,
             ScalingWrite::RetryAction(request) => &mut request.options,
@@ -136,6 +140,8 @@ async fn send_write(channel: Channel, request: Request<ScalingWrite>) -> Result<
         ScalingWrite::DeleteStrategy(message) => scaling.delete_strategy(put!(message)).await,
         ScalingWrite::PauseCluster(message) => scaling.pause_cluster(put!(message)).await,
         ScalingWrite::ResumeCluster(message) => scaling.resume_cluster(put!(message)).await,
+        ScalingWrite::CreateReplica(message) => scaling.create_replica(put!(message)).await,
+        ScalingWrite::DeleteReplica(message) => scaling.delete_replica(put!(message)).await,
         ScalingWrite::ApproveAction(message) => scaling.approve_action(put!(message)).await,
         ScalingWrite::RejectAction(message) => scaling.reject_action(put!(message)).await,
         ScalingWrite::RetryAction(message) => scaling.retry_action(put!(message)).await,

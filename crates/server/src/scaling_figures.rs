@@ -41,7 +41,7 @@ impl Counting {
     fn note(&mut self, event: &Event) {
         match event {
             Event::ActionSettled { action, .. } => {
-                let labels = [action.kind.as_str(), action.call.code(), action.status.code()];
+                let labels = [action.by.code(), action.call.code(), action.status.code()];
                 self.metrics.scaling_actions.with_label_values(&labels).inc();
             }
             Event::DecisionMade { decision } => {
@@ -59,7 +59,7 @@ impl Counting {
         decision.stages.iter().filter(cooling).for_each(|stage| skipped(stage.kind.as_str()));
         let held_by = |brake| decision.brakes.iter().any(|held| held.brake == brake);
         if held_by(Brake::ClusterCooldown) {
-            decision.planned.iter().for_each(|planned| skipped(planned.kind.as_str()));
+            decision.planned.iter().for_each(|planned| skipped(planned.by.code()));
         }
         if held_by(Brake::RateLimit) {
             let label = self.label(decision.cluster);

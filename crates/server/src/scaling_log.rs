@@ -9,7 +9,7 @@ use std::pin::Pin;
 use loadline_executor::{Duty, Tenure};
 use loadline_raft_node::{FeedError, Node};
 use loadline_state_machine::{
-    Action, ActionStatus, Call, Conclusion, Decision, Event, LogIndex, ReplicaSpec, SettingValue, State, StrategyKind,
+    Action, ActionStatus, Call, Conclusion, Decision, Event, LogIndex, ReplicaSpec, SettingValue, State,
 };
 use serde_json::{Map, Value, json};
 use tracing::{debug, error, info, warn};
@@ -63,6 +63,13 @@ impl TellScaling {
 fn say(event: &Event, state: &State) {
     match event {
         Event::DecisionMade { decision } => decided(decision, state),
+        Event::ReplicaAsked { cluster, asked } => {
+            let (name, reason) = (cluster_name(state, *cluster), asked.reason.to_string());
+            let creates = asked.step.creates().map(|replica| call("create_replica", replica));
+            let drops = asked.step.drops().map(|replica| call("drop_replica", replica));
+            let actions = Value::Array(creates.into_iter().chain(drops).collect()).to_string();
+            info!(event = "auto_scaling_asked", cluster_id = %cluster, cluster = name, actions, reason);
+        }
         Event::ActionReturned { action } => failed(action, state),
         Event::ActionSettled { action, .. } => match action.status {
             ActionStatus::Failed | ActionStatus::DeadLettered => failed(action, state),
@@ -96,14 +103,14 @@ fn decided(decision: &Decision, state: &State) {
     let (decision_id, conclusion) = (decision.id, decision.conclusion.code());
     let held_by = decision.brakes.iter().map(|held| held.brake.code()).collect::<Vec<_>>().join(",");
 
-    let mut kinds: Vec<StrategyKind> = Vec::new();
+    let mut kinds: Vec<&'static str> = Vec::new();
     for planned in &decision.planned {
-        if !kinds.contains(&planned.kind) {
-            kinds.push(planned.kind);
+        if !kinds.contains(&planned.by.code()) {
+            kinds.push(planned.by.code());
         }
     }
     for kind in kinds {
-        let wanted = decision.planned.iter().filter(|planned| planned.kind == kind);
+        let wanted = decision.planned.iter().filter(|planned| planned.by.code() == kind);
         let reason = wanted.clone().map(|planned| planned.reason.to_string()).next().unwrap_or_default();
         let calls = wanted.flat_map(|planned| {
             let creates = planned.step.creates().map(|replica| call("create_replica", replica));
@@ -114,7 +121,7 @@ fn decided(decision: &Decision, state: &State) {
             event = "auto_scaling_decision",
             %cluster_id,
             cluster,
-            strategy_type = kind.as_str(),
+            strategy_type = kind,
             old_replica_state = old,
             desired_replica_state = desired,
             actions,
@@ -136,7 +143,7 @@ fn call(kind: &str, replica: &ReplicaSpec) -> Value {
 
 fn failed(action: &Action, state: &State) {
     let (cluster_id, cluster) = (action.cluster, cluster_name(state, action.cluster));
-    let strategy_type = action.kind.as_str();
+    let strategy_type = action.by.code();
     let (action_id, attempt, status) = (action.id, action.attempt, action.status.code());
     let ddl = in_sql(&action.call, &cluster);
     let error_message = action.error.as_deref().unwrap_or_default();
@@ -188,7 +195,7 @@ fn in_sql(call: &Call, cluster: &str) -> String {
 mod tests {
     use loadline_state_machine::{
         Actor, ClusterRef, ClusterReport, Command, Entry, Observation, Options, Report, Request, Sealed, Seen, Span,
-        TargetName, Time, apply,
+        StrategyKind, TargetName, Time, apply,
     };
 
     use super::*;

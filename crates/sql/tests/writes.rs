@@ -363,6 +363,6 @@ fn what_a_strategy_remembers_is_not_overwritten_unseen() {
     world.meanwhile = Some(vec![Command::SetStrategyState { strategy, cluster, expected, state: None }]);
     refused_with_40001(
         &mut world,
-        "UPDATE mz_scaling_strategy_state SET payload = payload || '{\"failed_sizes\": null}'::jsonb || jsonb_build_object('last_change_at', now() - interval '1 second')",
+        "UPDATE mz_scaling_strategy_state SET payload = payload || '{\"failed_sizes\": null}'::jsonb || jsonb_build_object('last_change_at', now() - interval '5 seconds')",
     );
 }

@@ -216,6 +216,8 @@ fn answer(state: &State, command: &Command, events: &[Event]) -> Answer {
         | Command::DeleteActions { .. }
         | Command::PauseCluster { .. }
         | Command::ResumeCluster { .. }
+        | Command::CreateReplica { .. }
+        | Command::DropReplica { .. }
         | Command::DropRole { .. }
         | Command::AbortRestore { .. } => None,
         Command::AnnounceLeader { .. } => state.epoch().map(Answer::Epoch),

@@ -101,6 +101,10 @@ numbered! {
 
         70 => PauseCluster { cluster: String, reason: String, expires_in: Option<Span> },
         71 => ResumeCluster { cluster: String },
+        /// One more replica, beside whatever the strategies want. It is made once, and not kept: what strategies that may touch it
+        /// make of it is theirs.
+        72 => CreateReplica { cluster: String, replica: String, size: String, if_not_exists: bool },
+        73 => DropReplica { cluster: String, replica: String, allow_missing: bool },
 
         /// The intent to call the backend, as the leader of this epoch, for the so-manieth time.
         80 => ClaimAction {

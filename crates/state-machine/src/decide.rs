@@ -8,7 +8,7 @@ use crate::configuration::commands::{self as strategies, Changes, Check};
 use crate::scaling::claims::Claim;
 use crate::scaling::knobs::require_feature;
 use crate::scaling::removal::{Removal, drop_cluster};
-use crate::scaling::{by_hand, claims, pause, rows};
+use crate::scaling::{asked, by_hand, claims, pause, rows};
 use crate::signals::report::report;
 use crate::{
     Actor, Command, Event, LogIndex, RULES_VERSION_MAX, Rejection, Revision, State, Time, clusters, nodes, restore,
@@ -115,6 +115,12 @@ pub(crate) fn decide(state: &State, at: Moment, actor: &Actor, command: &Command
         Command::ResumeCluster { cluster } => {
             require_feature(&state.settings)?;
             pause::resume(state, cluster)
+        }
+        Command::CreateReplica { cluster, replica, size, if_not_exists } => {
+            asked::create(state, actor, cluster, replica, size, *if_not_exists)
+        }
+        Command::DropReplica { cluster, replica, allow_missing } => {
+            asked::drop(state, actor, cluster, replica, *allow_missing)
         }
 
         Command::ClaimAction { action, epoch, attempt, backend, parameters } => {

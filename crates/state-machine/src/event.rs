@@ -9,8 +9,8 @@ use crate::encoding::{Decoder, Encoder, numbered};
 use crate::table::Key;
 use crate::{
     Action, Blob, Cluster, ClusterId, Decision, DecodeError, Epoch, Hash, LogIndex, NodeNumber, Observation, Operation,
-    OperationEnd, Pause, Reason, Report, RestoredKnowledge, ResumeReason, Revision, Role, RulesVersion, SettingValue,
-    Size, Strategy, StrategyId, StrategyKind, StrategyState,
+    OperationEnd, Pause, Planned, Reason, Report, RestoredKnowledge, ResumeReason, Revision, Role, RulesVersion,
+    SettingValue, Size, Strategy, StrategyId, StrategyKind, StrategyState,
 };
 
 numbered! {
@@ -74,6 +74,8 @@ numbered! {
 
         70 => ClusterPaused { cluster: ClusterId, pause: Pause },
         71 => ClusterResumed { cluster: ClusterId, reason: ResumeReason },
+        /// Somebody wants a replica to be made or dropped. It begins as soon as nothing else is under way on the cluster.
+        72 => ReplicaAsked { cluster: ClusterId, asked: Planned },
 
         80 => DecisionMade { decision: Box<Decision> },
 

@@ -104,6 +104,7 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
             state.scaling.record_mut(*cluster).pause = Some(Box::new(pause.clone()));
         }
         Event::ClusterResumed { cluster, .. } => state.scaling.record_mut(*cluster).pause = None,
+        Event::ReplicaAsked { cluster, asked } => state.scaling.record_mut(*cluster).asked.push(asked.clone()),
         Event::DecisionMade { decision } => scaling::decision_made(state, decision),
 
         Event::ActionPlanned { action }

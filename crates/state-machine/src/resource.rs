@@ -275,6 +275,7 @@ pub fn resource_changes(events: &[Event]) -> Vec<ResourceChange> {
             | Event::CollectorHeard { .. }
             | Event::ClusterPaused { .. }
             | Event::ClusterResumed { .. }
+            | Event::ReplicaAsked { .. }
             | Event::ClusterKnowledgeRestored { .. }
             | Event::LeaderAnnounced { .. }
             | Event::RulesRaised { .. }

@@ -157,6 +157,14 @@ fn matrix(world: &World) -> Vec<(&'static str, Command)> {
     let id = |name: &str| world.state.cluster(name).expect("it was created").id;
     let forget = |cluster| Command::SetStrategyState { strategy, cluster, expected: None, state: None };
     let etag = Revision::default();
+    let create_replica = |cluster: &str| Command::CreateReplica {
+        cluster: text(cluster),
+        replica: text("mine"),
+        size: text("25cc"),
+        if_not_exists: false,
+    };
+    let drop_replica =
+        |cluster: &str| Command::DropReplica { cluster: text(cluster), replica: text("mine"), allow_missing: true };
     let pause = |name: &str| Command::PauseCluster { cluster: text(name), reason: reason(), expires_in: None };
     vec![
         ("-xxxxx+", Command::AnnounceLeader { node: NodeNumber(1), term: 9 }),
@@ -210,6 +218,10 @@ fn matrix(world: &World) -> Vec<(&'static str, Command)> {
         ("-xx++++", Command::DropStrategies { target: TargetName::All }),
         ("-x+++++", pause("here")),
         ("-xx++++", pause("there")),
+        ("-x+++++", create_replica("here")),
+        ("-xx++++", create_replica("there")),
+        ("-x+++++", drop_replica("here")),
+        ("-xx++++", drop_replica("there")),
         ("-x+++++", Command::ResumeCluster { cluster: text("here") }),
         ("-xx++++", Command::ResumeCluster { cluster: text("there") }),
         ("-x+++++", report("here")),

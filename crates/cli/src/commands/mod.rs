@@ -8,6 +8,7 @@ mod get_sql;
 pub(crate) mod load;
 mod raft;
 mod replica;
+mod replicas;
 mod roles;
 mod scaling;
 mod serve;
@@ -113,6 +114,7 @@ async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
     match verb {
         Verb::Status => status::status(session).await,
         Verb::Create { what: Create::Strategy(args) } => scaling::create(args, session).await,
+        Verb::Create { what: Create::Replica(args) } => replicas::create(args, session).await,
         Verb::Create { what } => write::create(what, session).await,
         Verb::Update { what: Update::Role(args) } => roles::update(&args, session).await,
         Verb::Update { what } => scaling::update(what, session).await,

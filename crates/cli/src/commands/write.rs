@@ -23,6 +23,7 @@ pub(crate) async fn create(what: Create, mut session: Session<'_>) -> Result<(),
             (Change::CreateSize(CreateSizeRequest { options: None, size: Some(size) }), dry_run)
         }
         Create::Strategy(args) => return super::scaling::create(args, session).await,
+        Create::Replica(args) => return super::replicas::create(args, session).await,
         Create::Role(args) => return super::roles::create(&args, session).await,
         Create::Token { role, expires_in } => return super::roles::create_token(&role, expires_in, session).await,
         Create::Cluster { name, backend, dry_run } => {
@@ -73,6 +74,9 @@ pub(crate) async fn reset(names: Vec<String>, dry_run: bool, session: Session<'_
 }
 
 pub(crate) async fn delete(args: &DeleteArgs, session: Session<'_>) -> Result<(), Failed> {
+    if let Some(names) = super::replicas::names(&args.words) {
+        return super::replicas::delete(names, args, session).await;
+    }
     let target = super::scaling::target(&args.target);
     match (Selection::parse(&args.words)?, target) {
         (Selection::All(Noun::Resource(Kind::Strategy)), Some(target)) => {

@@ -66,7 +66,7 @@ fn wanted(parsed: &Parsed) -> Result<Option<(String, Spec)>, String> {
         Statement::Begin(_) | Statement::Commit => return Ok(None),
         Statement::CreateCluster(create) => {
             if create.size.is_some() {
-                return Err("a file says only that the cluster is there, and where: leave SIZE out".to_owned());
+                return Err("a file says only that the cluster is there, and where: leave SIZE out, and add a strategy that keeps one".to_owned());
             }
             (create.name.clone(), Spec::Cluster { backend: create.backend.clone() })
         }
@@ -78,6 +78,10 @@ fn wanted(parsed: &Parsed) -> Result<Option<(String, Spec)>, String> {
                 TargetName::All => Target::All(true),
             };
             (String::new(), Spec::Strategy(strategy(create.kind, target, &create.options)?))
+        }
+        Statement::Write(_) | Statement::CreateReplica(_) | Statement::DropReplica { .. } => {
+            let what = "a file says what is to be there, and this is done once: run it with loadline sql -f";
+            return Err(what.to_owned());
         }
         _ => return Err(format!("this is not something that is there; {WANTED}")),
     }))
@@ -130,6 +134,9 @@ mod tests {
     #[test]
     fn a_mistake_names_its_line() {
         check("\nCREATE CLUSTER a;\nDROP CLUSTER b", &format!("line 3: this is not something that is there; {WANTED}"));
+        let once = "a file says what is to be there, and this is done once: run it with loadline sql -f";
+        check("CREATE CLUSTER a;\nDELETE FROM mz_scaling_strategies", &format!("line 2: {once}"));
+        check("CREATE CLUSTER REPLICA a.r SIZE = '1'", &format!("line 1: {once}"));
         check("CREATE CLUSTER a; CREATE CLUSTER A;", "line 1: clusters/a is there twice");
         check(
             "CREATE\n  CLUSTR a",

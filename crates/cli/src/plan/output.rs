@@ -58,7 +58,7 @@ impl ActionView {
             replica,
             size,
             replaces,
-            strategy: planned.kind.as_str(),
+            strategy: planned.by.code(),
             reason: Said::reason(&planned.reason),
         }
     }

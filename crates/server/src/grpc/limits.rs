@@ -31,7 +31,7 @@ pub(crate) enum Lasts {
 }
 
 /// Every method, so that a path that a caller made up does not become a label of its own.
-pub(crate) const METHODS: [(&str, &str, Lasts); 55] = [
+pub(crate) const METHODS: [(&str, &str, Lasts); 57] = [
     ("Admin", "CreateSize", Lasts::AMoment),
     ("Admin", "GetSize", Lasts::AMoment),
     ("Admin", "ListSizes", Lasts::AMoment),
@@ -65,6 +65,8 @@ pub(crate) const METHODS: [(&str, &str, Lasts); 55] = [
     ("Scaling", "ListStrategies", Lasts::AMoment),
     ("Scaling", "PauseCluster", Lasts::AMoment),
     ("Scaling", "ResumeCluster", Lasts::AMoment),
+    ("Scaling", "CreateReplica", Lasts::AMoment),
+    ("Scaling", "DeleteReplica", Lasts::AMoment),
     ("Scaling", "ApproveAction", Lasts::AMoment),
     ("Scaling", "RejectAction", Lasts::AMoment),
     ("Scaling", "RetryAction", Lasts::AMoment),

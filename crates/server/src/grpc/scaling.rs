@@ -4,10 +4,10 @@ use loadline_api::scaling as wire;
 use loadline_api::v1::resource::Resource as Shown;
 use loadline_api::v1::scaling_server::Scaling;
 use loadline_api::v1::{
-    AbandonActionRequest, ApproveActionRequest, CreateStrategyRequest, DeleteStrategiesRequest, DeleteStrategyRequest,
-    ExplainRequest, ExplainResponse, GetRequest, ListResponse, ListScalingRequest, PauseClusterRequest, ReadResponse,
-    RejectActionRequest, ResolveActionRequest, Resource, ResumeClusterRequest, RetryActionRequest,
-    UpdateStrategyRequest, WriteResponse,
+    AbandonActionRequest, ApproveActionRequest, CreateReplicaRequest, CreateStrategyRequest, DeleteReplicaRequest,
+    DeleteStrategiesRequest, DeleteStrategyRequest, ExplainRequest, ExplainResponse, GetRequest, ListResponse,
+    ListScalingRequest, PauseClusterRequest, ReadResponse, RejectActionRequest, ResolveActionRequest, Resource,
+    ResumeClusterRequest, RetryActionRequest, UpdateStrategyRequest, WriteResponse,
 };
 use loadline_api::{Write, fields, millis, resource};
 use loadline_state_machine::{
@@ -306,6 +306,14 @@ impl Scaling for ScalingService {
             return Err(errors::invalid_field("history", "is of decisions, operations and actions"));
         }
         self.list(ResourceKind::Strategy, &request).await
+    }
+
+    async fn create_replica(&self, request: Request<CreateReplicaRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::create_replica).await
+    }
+
+    async fn delete_replica(&self, request: Request<DeleteReplicaRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::delete_replica).await
     }
 
     async fn pause_cluster(&self, request: Request<PauseClusterRequest>) -> Answer<WriteResponse> {

@@ -18,5 +18,6 @@ mod sql_clients;
 mod sql_logic;
 mod sql_login;
 mod sql_permissions;
+mod sql_writes;
 mod start;
 mod watch;

@@ -42,8 +42,13 @@ fn action_sql(action: &Action) -> String {
     }
 }
 
+/// `user` for what somebody asked for by hand: there is always something, and no strategy is called so.
+fn strategy_id(action: &Action) -> Value {
+    action.by.strategy().map_or_else(|| action.by.code().into(), Value::show)
+}
+
 const NUMBER: Column<Arc<Action>> = column("action_id", Kind::Int8, |_, it| Value::count(it.number));
-const STRATEGY_ID: Column<Arc<Action>> = column("strategy_id", Kind::Text, |_, it| Value::show(it.strategy));
+const STRATEGY_ID: Column<Arc<Action>> = column("strategy_id", Kind::Text, |_, it| strategy_id(it));
 const CLUSTER_ID: Column<Arc<Action>> = column("cluster_id", Kind::Text, |_, it| Value::show(it.cluster));
 const TYPE: Column<Arc<Action>> = column("action_type", Kind::Text, |_, it| it.call.code().into());
 const SQL: Column<Arc<Action>> = column("action_sql", Kind::Text, |_, it| action_sql(it).into());
@@ -75,7 +80,7 @@ pub(crate) static ACTIONS: Definition<Arc<Action>> = Definition {
         CLUSTER_ID,
         column("cluster", Kind::Text, |_, it| (&*it.cluster_name).into()),
         STRATEGY_ID,
-        column("strategy_type", Kind::Text, |_, it| it.kind.as_str().into()),
+        column("strategy_type", Kind::Text, |_, it| it.by.code().into()),
         TYPE,
         column("replica", Kind::Text, |_, it| (&**it.call.replica()).into()),
         column("size", Kind::Text, |_, it| (&**it.call.size()).into()),

@@ -16,7 +16,7 @@ use loadline_state_machine::{Command, Refused, Rejection, ScramVerifier, State, 
 pub use refused::refused;
 pub use transaction::Transaction;
 
-use crate::error::{SqlError, SqlState};
+use crate::error::SqlError;
 use crate::statement::{CreateCluster, Place, Statement, StrategyKind, StrategyOption};
 
 /// What one statement asks to be written.
@@ -178,39 +178,41 @@ pub fn change_with(
         }
         Statement::Grant(privileges) => roles::grant(privileges),
         Statement::Revoke(privileges) => roles::revoke(privileges),
-        Statement::CreateReplica(_) | Statement::DropReplica { .. } => return Err(replicas_are_not_made_by_hand()),
+        Statement::CreateReplica(create) => Change::one(Command::CreateReplica {
+            cluster: create.cluster.clone(),
+            replica: create.replica.clone(),
+            size: create.size.clone(),
+            if_not_exists: create.if_not_exists,
+        }),
+        Statement::DropReplica { cluster, replica, if_exists } => Change::one(Command::DropReplica {
+            cluster: cluster.clone(),
+            replica: replica.clone(),
+            allow_missing: *if_exists,
+        }),
         _ => return Ok(None),
     }))
 }
 
-/// Nothing in the log says that somebody wants a replica beside the strategies; the next decision would undo it.
-fn replicas_are_not_made_by_hand() -> SqlError {
-    let message = "replicas are not created or dropped by statement";
-    let hint = "Say what there is to be with CREATE SCALING STRATEGY; a replica that was made where the cluster lives is seen.";
-    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_hint(hint)
-}
+/// What the first replica of a cluster is called that is created with a size.
+const FIRST_REPLICA: &str = "r1";
 
 fn create_cluster(create: &CreateCluster, state: &State) -> Result<Change, SqlError> {
     let CreateCluster { name, if_not_exists, size, backend } = create;
     if *if_not_exists && state.cluster(name).is_some() {
         return Ok(Change::nothing(format!("cluster \"{name}\" already exists, skipping")));
     }
-    if let Some(size) = size
-        && state.size(size).is_none()
-    {
-        let known: Vec<&str> = state.sizes().map(|size| size.name.as_str()).collect();
-        let hint = if known.is_empty() { "There are no sizes yet.".to_owned() } else { known.join(", ") };
-        return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("there is no size '{size}'")).with_hint(hint));
-    }
     let mut change = Change::one(Command::CreateCluster { name: name.clone() });
-    if let Some(size) = size {
-        change.notices.push(format!(
-            "cluster \"{name}\" has no replica yet: a strategy makes one, such as TYPE TARGET_SIZE WITH (SIZE = '{size}')"
-        ));
-    }
     if let Some(backend) = backend {
         let backend = Some(backend.clone());
         change.commands.push(Command::PlaceCluster { name: name.clone(), backend, etag: None });
+    }
+    if let Some(size) = size {
+        change.commands.push(Command::CreateReplica {
+            cluster: name.clone(),
+            replica: FIRST_REPLICA.to_owned(),
+            size: size.clone(),
+            if_not_exists: false,
+        });
     }
     Ok(change)
 }

@@ -155,12 +155,13 @@ impl World {
             let write = Write::prepare(tree, text, &default_search_path())?;
             let mut written = write.run(&self.source(), &self.parameters, Limits::default())?;
             self.notices.extend(written.change.notices.iter().cloned());
+            let read = self.state.clone();
             if let Some(meanwhile) = self.meanwhile.take() {
                 self.write(meanwhile).result.expect("somebody else may");
             }
             let done = match &mut self.transaction {
                 Some(transaction) => transaction.add(written.change.clone(), self.state.now())?,
-                None => self.perform(&written.change)?,
+                None => self.perform(&written.change, &read)?,
             };
             written.told(&done);
             let returned = match written.returned.take() {
@@ -173,17 +174,19 @@ impl World {
             change_with(statement, seen, Some(&verifier))?.unwrap_or_else(|| panic!("{statement} does nothing"));
         match &mut self.transaction {
             Some(transaction) => transaction.add(change, self.state.now()).map(|_| Answer::Done),
-            None => self.perform(&change).map(|_| Answer::Done),
+            None => {
+                let read = self.state.clone();
+                self.perform(&change, &read).map(|_| Answer::Done)
+            }
         }
     }
 
-    fn perform(&mut self, change: &Change) -> Result<Vec<Done>, SqlError> {
+    fn perform(&mut self, change: &Change, read: &State) -> Result<Vec<Done>, SqlError> {
         if change.commands.is_empty() {
             return Ok(Vec::new());
         }
-        let read = self.state.clone();
-        let receipt = self.write(change.request(&read));
-        receipt.result.map_err(|refused| change.refused_request(&read, &refused))
+        let receipt = self.write(change.request(read));
+        receipt.result.map_err(|refused| change.refused_request(read, &refused))
     }
 
     #[allow(dead_code, reason = "not every test looks")]

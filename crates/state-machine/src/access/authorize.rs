@@ -69,7 +69,10 @@ pub(crate) fn authorize(state: &State, at: Moment, actor: &Actor, command: &Comm
         Command::ExpectStrategy { .. } => Ok(()),
         Command::SetStrategyState { cluster, .. } | Command::DeleteActions { cluster, .. } => asked.usage(*cluster),
 
-        Command::PauseCluster { cluster, .. } | Command::ResumeCluster { cluster } => asked.usage_by_name(cluster),
+        Command::PauseCluster { cluster, .. }
+        | Command::ResumeCluster { cluster }
+        | Command::CreateReplica { cluster, .. }
+        | Command::DropReplica { cluster, .. } => asked.usage_by_name(cluster),
         Command::ReportSignals { clusters, .. } => clusters.iter().try_for_each(|report| match &report.cluster {
             ClusterRef::Name(name) => asked.usage_by_name(name),
             ClusterRef::Id(id) => asked.usage(*id),

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::configuration::StrategyKind;
+use super::plan::Origin;
 use crate::encoding::Encoder;
 use crate::strategies::desired::ReplicaSpec;
 use crate::strategies::reason::Reason;
 use crate::table::{Key, Table};
-use crate::{ActionId, ClusterId, Epoch, Event, Hash, NodeNumber, OperationId, Revision, Span, StrategyId, Time};
+use crate::{ActionId, ClusterId, Epoch, Event, Hash, NodeNumber, OperationId, Revision, Span, Time};
 
 /// What a backend is asked to do. New calls go at the end: the place is the number in the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -238,8 +238,7 @@ pub struct Action {
     pub cluster_name: Key,
     /// Nothing for one that was suppressed.
     pub operation: Option<OperationId>,
-    pub strategy: StrategyId,
-    pub kind: StrategyKind,
+    pub by: Origin,
     pub reason: Reason,
     pub decision: Revision,
     pub call: Call,
@@ -430,8 +429,7 @@ pub(super) mod tests {
             cluster: nothing.into(),
             cluster_name: "demo".into(),
             operation: None,
-            strategy: nothing.into(),
-            kind: StrategyKind::Burst,
+            by: Origin::User,
             reason: Reason::NoOthers,
             decision: nothing,
             call: Call::CreateReplica(ReplicaSpec { name: "burst_auto".into(), size: "1".into() }),

@@ -3,6 +3,7 @@
 //! leader stopped.
 
 use super::actions::{Action, ActionStatus, Report};
+use super::asked;
 use super::assess::Assessment;
 use super::brakes::choose;
 use super::conclude::new_action;
@@ -10,7 +11,7 @@ use super::evaluate::Writer;
 use super::knobs::Knobs;
 use super::operations::{FailureReason, Operation, OperationEnd, Progress, Unit};
 use super::pause::ResumeReason;
-use super::plan::{Planned, Step};
+use super::plan::{Origin, Planned, Step};
 use crate::signals::Signals;
 use crate::signals::replica::Replica;
 use crate::strategies::reason::{ChangeCause, ChangesAt, earlier, just_after};
@@ -225,12 +226,16 @@ fn unwanted(
     id: ClusterId,
     assessment: &Assessment,
 ) -> Vec<(ActionId, ActionStatus)> {
-    if assessment.said.fault().is_some() {
+    let Some(record) = state.scaling.record(id) else { return vec![] };
+    let by_strategies = operation.units.iter().any(|unit| unit.planned.by != Origin::User);
+    if by_strategies && assessment.said.fault().is_some() {
         return vec![];
     }
-    let Some(record) = state.scaling.record(id) else { return vec![] };
-    let wanted = |unit: &Unit| assessment.planned.iter().any(|it| it.step == unit.planned.step);
-    let held = record.pause.is_some() && !operation.has_begun();
+    let wanted = |unit: &Unit| match unit.planned.by {
+        Origin::Strategy { .. } => assessment.planned.iter().any(|it| it.step == unit.planned.step),
+        Origin::User => asked::makes_sense(record, &unit.planned),
+    };
+    let held = record.pause.is_some() && !operation.has_begun() && by_strategies;
     let superseded = waits_for_approval(state, operation) && !operation.has_begun() && {
         let now_first = choose(&assessment.planned, u64::MAX);
         !same_steps(&now_first, operation)

@@ -3,6 +3,7 @@
 use super::ClusterRecord;
 use super::actions::{Action, ActionStatus, Call, Report};
 use super::advance;
+use super::asked;
 use super::assess::Assessment;
 use super::brakes::{self, choose, is_waking};
 use super::decisions::{Brake, Conclusion, Decision, Held, Shadow};
@@ -93,7 +94,8 @@ impl Draft {
     /// Whether it says or does anything else than the decision before. That a cluster that nobody ever decided about has no
     /// strategy is no news either.
     pub(crate) fn is_news(&self, record: &ClusterRecord, assessment: &Assessment) -> bool {
-        let Some(last) = &record.decision else { return assessment.has_strategies };
+        let begins = matches!(self.conclusion, Conclusion::Began(_));
+        let Some(last) = &record.decision else { return assessment.has_strategies || begins };
         last.essence != Essence::of_draft(&assessment.said, &assessment.planned, self.conclusion, &self.brakes)
     }
 }
@@ -113,6 +115,17 @@ pub(crate) fn draft(
         let other = assessment.planned.iter().any(|it| !live.units.iter().any(|unit| unit.planned.step == it.step));
         let under_way = other.then_some(Held { brake: Brake::OperationUnderWay, until: None });
         return draft(Conclusion::UnderWay(live.id), under_way.into_iter().chain(waits).collect());
+    }
+    // Neither a cooldown nor a pause holds what somebody asks for by hand: both are there to hold the strategies.
+    let asked: Vec<Planned> = record.asked.iter().filter(|it| asked::makes_sense(record, it)).cloned().collect();
+    if let Some(first) = choose(&asked, u64::MAX).into_iter().next().filter(|_| knobs.acting) {
+        let (needed, room) = (first.step.counted_actions().min(knobs.rate_limit), brakes::room(record, knobs, now));
+        if room < needed {
+            let until = brakes::room_at(record, knobs, now, needed);
+            return draft(Conclusion::Held, vec![Held { brake: Brake::RateLimit, until }]);
+        }
+        let begins = choose(&asked, room);
+        return Draft { conclusion: Conclusion::Began(operation), brakes: waits.into_iter().collect(), begins };
     }
     if assessment.said.fault().is_some() {
         return draft(Conclusion::Faulted, held(Brake::StrategyFaulted));
@@ -139,6 +152,11 @@ pub(crate) fn draft(
     Draft { conclusion: Conclusion::Began(operation), brakes: waits.into_iter().collect(), begins }
 }
 
+/// Who asked for something by hand has approved it thereby.
+fn needs_approval(approval: &[bool; StrategyKind::COUNT], planned: &Planned) -> bool {
+    planned.by.kind().is_some_and(|kind| approval[kind.slot()])
+}
+
 fn begin(
     writer: &mut Writer<'_>,
     cluster: ClusterId,
@@ -160,7 +178,7 @@ fn begin(
         let Some(call) = unit.next_call() else { continue };
         let action_id = ActionId::from(writer.revision_of(1 + actions.len()));
         unit.action = Some(action_id);
-        let status = match approval[unit.planned.kind.slot()] {
+        let status = match needs_approval(&approval, &unit.planned) {
             true => ActionStatus::AwaitingApproval { expires_at: now + knobs.approval_expiry },
             false => ActionStatus::Pending { not_before: None },
         };
@@ -218,8 +236,7 @@ pub(crate) fn new_action(
         cluster,
         cluster_name: state.clusters.name(cluster).unwrap_or_default().into(),
         operation,
-        strategy: unit.planned.strategy,
-        kind: unit.planned.kind,
+        by: unit.planned.by,
         reason: unit.planned.reason.clone(),
         decision,
         call,
@@ -262,7 +279,7 @@ pub(crate) fn changes_at(
     if let Some(operation) = &record.operation {
         earliest = earlier(earliest, advance::changes_at(state, operation, knobs));
     } else if let Conclusion::Began(_) = draft.conclusion {
-        let waits = |it: &Planned| assessment.approval[it.kind.slot()];
+        let waits = |it: &Planned| needs_approval(&assessment.approval, it);
         let approval = ChangesAt { at: state.now + knobs.approval_expiry, why: ChangeCause::ApprovalExpires };
         earliest = earlier(earliest, draft.begins.iter().any(waits).then_some(approval));
         // What only waits for a person does not get stuck.

@@ -148,7 +148,9 @@ impl Mixer {
     }
 
     fn planned(&mut self, planned: &Planned) {
-        self.strategy(planned.strategy);
+        if let Some(id) = planned.by.strategy() {
+            self.strategy(id);
+        }
         self.number(planned.reason.number());
         self.text(planned.step.dropped_incarnation().map_or("", |it| it));
         match &planned.step {

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use loadline_mutants::Mutant;
 
 use super::advance;
+use super::asked;
 use super::assess::{Assessment, assess};
 use super::conclude::{changes_at, conclude, draft};
 use super::deadlines::Due;
@@ -169,7 +170,7 @@ fn nothing_new(
 ) -> Option<Option<ChangesAt>> {
     let record = state.scaling.record(id)?;
     let pause_over = record.pause.as_ref().and_then(|pause| pause.expires_at).is_some_and(|at| at <= state.now);
-    if record.operation.is_some() || !record.rejected.is_empty() || pause_over {
+    if record.operation.is_some() || !record.rejected.is_empty() || !record.asked.is_empty() || pause_over {
         return None;
     }
     let assessment = assess(state, id, Some(record), knobs, strategies);
@@ -189,6 +190,7 @@ fn operation_of(state: &State, id: ClusterId) -> Option<&Operation> {
 /// What a strategy remembered goes when another one, or none, rules its kind; what somebody rejected may be proposed again
 /// once it was not wanted for a while.
 fn forget_what_is_over(state: &mut State, id: ClusterId, assessment: &Assessment) {
+    asked::forget_what_is_over(state, id);
     let Some(record) = state.scaling.record(id) else { return };
     if record.rejected.is_empty() && !assessment.remembers_others {
         return;

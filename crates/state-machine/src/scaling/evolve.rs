@@ -9,6 +9,7 @@ use super::decisions::{Conclusion, Kept};
 use super::evaluate::Concerns;
 use super::knobs::concerns_decisions;
 use super::operations::{Operation, OperationEnd, Progress};
+use super::plan::Origin;
 use super::restored::RestoredKnowledge;
 use super::{ClusterRecord, Scaling};
 use crate::configuration::StrategyKind;
@@ -167,8 +168,9 @@ fn succeeded(record: &mut ClusterRecord, action: &Action, report: &Report, now: 
 
 /// What a strategy has to know later about a replica that was dropped at its wish.
 fn remember_drop(record: &mut ClusterRecord, action: &Action, replica: ReplicaSpec, now: Time) {
-    let state = own_state(record, action.kind, action.strategy);
-    match (action.kind, &action.reason) {
+    let Origin::Strategy { id, kind } = action.by else { return };
+    let state = own_state(record, kind, id);
+    match (kind, &action.reason) {
         (StrategyKind::ShrinkToFit, Reason::OomLooping { .. } | Reason::CrashLooping { .. }) => {
             let mut failed = match std::mem::replace(&mut state.memory, Memory::Nothing) {
                 Memory::FailedSizes(failed) => failed,
@@ -212,7 +214,10 @@ fn own_state(record: &mut ClusterRecord, kind: StrategyKind, strategy: StrategyI
 }
 
 pub(crate) fn operation_put(state: &mut State, operation: &Operation) {
-    state.scaling.record_mut(operation.cluster).operation = Some(Arc::new(operation.clone()));
+    let record = state.scaling.record_mut(operation.cluster);
+    // What was asked for by hand is asked for once: from here on the operation has it.
+    record.asked.retain(|asked| !operation.units.iter().any(|unit| unit.planned == *asked));
+    record.operation = Some(Arc::new(operation.clone()));
 }
 
 pub(crate) fn operation_ended(state: &mut State, operation: &Operation, end: OperationEnd) {
@@ -228,7 +233,9 @@ pub(crate) fn operation_ended(state: &mut State, operation: &Operation, end: Ope
             let done = || operation.units.iter().filter(|unit| unit.progress == Progress::Done);
             // Only those whose change was carried out: what another strategy overruled, or what failed, starts no cooldown.
             for unit in done() {
-                own_state(record, unit.planned.kind, unit.planned.strategy).last_change_at = Some(now);
+                if let Origin::Strategy { id, kind } = unit.planned.by {
+                    own_state(record, kind, id).last_change_at = Some(now);
+                }
             }
             if done().any(|unit| unit.planned.step.creates().is_some()) {
                 forget_suspension(record);
@@ -329,6 +336,7 @@ impl Event {
             Self::ClusterKnowledgeRestored { cluster, .. }
             | Self::StrategyFaulted { cluster, .. }
             | Self::StrategyStateSet { cluster, .. }
+            | Self::ReplicaAsked { cluster, .. }
             | Self::ActionRowsDeleted { cluster, .. }
             | Self::SignalsReported { cluster, .. }
             | Self::ClusterPaused { cluster, .. }
@@ -355,6 +363,7 @@ impl Event {
             Self::ClusterCreated { cluster } | Self::ClusterRenamed { cluster, .. } => Concerns::Cluster(cluster.id),
             Self::SignalsReported { cluster, .. }
             | Self::StrategyStateSet { cluster, .. }
+            | Self::ReplicaAsked { cluster, .. }
             | Self::ClusterPaused { cluster, .. }
             | Self::ClusterResumed { cluster, .. } => Concerns::Cluster(*cluster),
             Self::ActionSettled { action, .. }

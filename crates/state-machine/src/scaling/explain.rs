@@ -9,7 +9,7 @@ use super::conclude::{changes_at, draft};
 use super::decisions::{Brake, Conclusion, Decision, Held, Shadow};
 use super::operations::Operation;
 use super::pause::Pause;
-use super::plan::{Planned, Step, difference};
+use super::plan::{Origin, Planned, Step, difference};
 use crate::signals::replica::Replica;
 use crate::signals::{Freshness, Signals};
 use crate::strategies::STRATEGIES;
@@ -30,6 +30,8 @@ pub struct Explanation {
     pub operation: Option<Operation>,
     /// Those of the operation that are not settled.
     pub actions: Vec<Action>,
+    /// What somebody asked for by hand and has not begun.
+    pub asked: Vec<Planned>,
     pub pending_since: Option<Time>,
     pub idle_since: Option<Time>,
 }
@@ -76,6 +78,7 @@ impl State {
             pause: record.pause.as_deref().cloned(),
             actions: live.filter_map(|action| self.action(action).cloned()).collect(),
             operation,
+            asked: record.asked.clone(),
             pending_since: record.pending_since,
             idle_since: standing.and_then(|standing| standing.idle_since()),
         })
@@ -95,6 +98,9 @@ impl Explanation {
         }
         for action in &self.actions {
             lines.push(format!("  {}", action.line()));
+        }
+        for asked in &self.asked {
+            lines.push(format!("{}, and not begun: {}", asked.reason, step(&asked.step)));
         }
         if let Some(since) = self.pending_since {
             lines.push(format!("wanted, and not there, since {since}"));
@@ -218,7 +224,11 @@ impl Operation {
         let mut lines = vec![format!("operation {} ({kind}), {phase} since {}{failing}", self.id, self.progress_at)];
         for unit in &self.units {
             let drained = unit.drained.map(|it| format!(", {} moved, {} left", it.moved, it.left)).unwrap_or_default();
-            lines.push(format!("  {}: {}{drained}", step(&unit.planned.step), unit.progress.as_str()));
+            let asked = match unit.planned.by {
+                Origin::Strategy { .. } => String::new(),
+                Origin::User => format!(", {}", unit.planned.reason),
+            };
+            lines.push(format!("  {}{asked}: {}{drained}", step(&unit.planned.step), unit.progress.as_str()));
         }
         lines
     }
@@ -239,7 +249,7 @@ impl Action {
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![
             self.line(),
-            format!("  for {} {}: {}, {}", self.kind, self.strategy, self.reason.code(), self.reason),
+            format!("  for {}: {}, {}", self.by, self.reason.code(), self.reason),
             format!("  decided in {}, planned at {}", self.decision, self.created_at),
             format!("  key {}, {} attempts", self.key(), self.attempt),
         ];
@@ -302,7 +312,7 @@ fn change(change: &Change) -> String {
 }
 
 fn planned_line(planned: &Planned) -> String {
-    format!("{}, because {} ({})", step(&planned.step), planned.reason, planned.kind)
+    format!("{}, because {} ({})", step(&planned.step), planned.reason, planned.by.code())
 }
 
 fn step(step: &Step) -> String {

@@ -8,12 +8,13 @@
 //!   of it. [`dead_letters`]: what was given up. [`by_hand`]: what an operator says about one.
 //! - [`decisions`]: the record of one evaluation. [`essence`]: whether it is news. [`explain`]: the same in words. [`retention`]: how long rows are shown.
 //!   [`views`]: how all of it is read.
-//! - [`rows`]: what is written to the tables by hand. [`pause`]: holding a cluster by hand. [`removal`]: dropping one. [`restored`]: bringing back a backup.
+//! - [`asked`]: replicas that somebody wants beside the strategies. [`rows`]: what is written to the tables by hand. [`pause`]: holding a cluster by hand. [`removal`]: dropping one. [`restored`]: bringing back a backup.
 //! - [`what_if`]: the same brain as a pure function, with no cluster behind it.
 //! - [`evolve`]: what the events of all this do to the state. [`encoding`]: how it becomes bytes.
 
 pub(crate) mod actions;
 pub(crate) mod advance;
+pub(crate) mod asked;
 pub(crate) mod assess;
 pub(crate) mod brakes;
 pub(crate) mod by_hand;
@@ -60,7 +61,7 @@ use deadlines::{Deadlines, Due, Sweep};
 use decisions::{Conclusion, Kept};
 use operations::Operation;
 use pause::Pause;
-use plan::Step;
+use plan::{Planned, Step};
 use retention::ActionHistory;
 
 /// Everything about scaling. Sizes, clusters and settings have tables of their own.
@@ -96,6 +97,8 @@ pub(crate) struct ClusterRecord {
     pub(crate) counted: Vec<Time>,
     /// What somebody rejected. It is not proposed again while it is still wanted.
     pub(crate) rejected: Vec<Step>,
+    /// What somebody asked for by hand and has not begun, the oldest first.
+    pub(crate) asked: Vec<Planned>,
     /// Since when something has been wanted that is not there.
     pub(crate) pending_since: Option<Time>,
     pub(crate) due: Option<Time>,

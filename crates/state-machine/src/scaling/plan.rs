@@ -2,9 +2,8 @@
 //!
 //! Not here: whether it may be done now (`brakes`), and how far it has been done (`operations`).
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::StrategyId;
 use crate::configuration::{MANAGED_SUFFIX, StrategyKind};
 use crate::signals::replica::Replica;
 use crate::sizes::Sizes;
@@ -12,6 +11,7 @@ use crate::strategies::chain::{Said, Stage};
 use crate::strategies::desired::{Attribution, Desired, ReplicaSpec};
 use crate::strategies::reason::Reason;
 use crate::table::Key;
+use crate::{LogIndex, StrategyId};
 
 /// One change of one replica. New variants go at the end: the place is the number in the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,13 +61,76 @@ impl Step {
     }
 }
 
-/// A step, and which strategy wants it for what reason.
+/// A step, who wants it, and for what reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Planned {
     pub step: Step,
-    pub strategy: StrategyId,
-    pub kind: StrategyKind,
+    pub by: Origin,
     pub reason: Reason,
+}
+
+/// Who wants something to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Strategy {
+        id: StrategyId,
+        kind: StrategyKind,
+    },
+    /// Somebody has asked for exactly this, whatever the strategies say. Who it was is in the reason.
+    User,
+}
+
+/// As logs have it that are older than the wishes of users: the id and the kind of a strategy. No strategy is made at index 0,
+/// which is before every log, so that stands for a user.
+impl Serialize for Origin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let nobody = StrategyId { index: LogIndex(0), ordinal: 0 };
+        let (id, kind) = match self {
+            Self::Strategy { id, kind } => (*id, *kind),
+            Self::User => (nobody, StrategyKind::TargetSize),
+        };
+        (id, kind).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Origin {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (id, kind) = <(StrategyId, StrategyKind)>::deserialize(deserializer)?;
+        Ok(if id.index == LogIndex(0) { Self::User } else { Self::Strategy { id, kind } })
+    }
+}
+
+impl Origin {
+    /// As in the `strategy_type` of an audit row.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Strategy { kind, .. } => kind.as_str(),
+            Self::User => "user",
+        }
+    }
+
+    pub fn kind(self) -> Option<StrategyKind> {
+        match self {
+            Self::Strategy { kind, .. } => Some(kind),
+            Self::User => None,
+        }
+    }
+
+    pub fn strategy(self) -> Option<StrategyId> {
+        match self {
+            Self::Strategy { id, .. } => Some(id),
+            Self::User => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Strategy { id, kind } => write!(f, "{kind} {id}"),
+            Self::User => f.write_str("user"),
+        }
+    }
 }
 
 /// Everything between what is there and what is wanted, in the order in which it is to be done: first what is added, the
@@ -113,8 +176,8 @@ fn difference_of(actual: &[Replica], desired: &Desired, stages: &[Stage], sizes:
 /// Nothing if no strategy is to blame, which cannot be: what nobody touched is wanted as it is.
 fn planned(step: Step, by: Option<&Attribution>, stages: &[Stage]) -> Option<Planned> {
     let by = by?;
-    let strategy = stages.iter().find(|stage| stage.kind == by.kind)?.strategy;
-    Some(Planned { step, strategy, kind: by.kind, reason: by.reason.clone() })
+    let id = stages.iter().find(|stage| stage.kind == by.kind)?.strategy;
+    Some(Planned { step, by: Origin::Strategy { id, kind: by.kind }, reason: by.reason.clone() })
 }
 
 /// What the new replica is called while the old one still has the name: `main_200cc_auto`, and numbered if that is taken.

@@ -86,6 +86,12 @@ pub enum ScalingRejection {
     InvalidState { kind: StrategyKind, expected: String },
     #[error("action {number} is not settled: only rows of settled actions can be deleted")]
     NotSettled { number: u64 },
+    #[error("cluster {cluster} has a replica {replica} already, or is about to")]
+    ReplicaExists { cluster: String, replica: String },
+    #[error("cluster {cluster} has no replica {replica} that anybody has seen")]
+    ReplicaNotFound { cluster: String, replica: String },
+    #[error("{replica:?} ends in _auto, as the names do that strategies give: choose another")]
+    NameReserved { replica: String },
 }
 
 /// Where an action is called, and the hash of all that its call says.
@@ -140,6 +146,9 @@ impl ScalingRejection {
             Self::NotRuling { .. } => "NOT_RULING",
             Self::InvalidState { .. } => "INVALID_STATE",
             Self::NotSettled { .. } => "NOT_SETTLED",
+            Self::ReplicaExists { .. } => "REPLICA_EXISTS",
+            Self::ReplicaNotFound { .. } => "REPLICA_NOT_FOUND",
+            Self::NameReserved { .. } => "NAME_RESERVED",
         }
     }
 
@@ -148,9 +157,13 @@ impl ScalingRejection {
             Self::InvalidPattern { .. }
             | Self::Configuration { .. }
             | Self::TooMany { .. }
-            | Self::InvalidState { .. } => RejectionClass::Invalid,
+            | Self::InvalidState { .. }
+            | Self::NameReserved { .. } => RejectionClass::Invalid,
+            Self::ReplicaExists { .. } => RejectionClass::AlreadyExists,
             Self::StateChanged { .. } => RejectionClass::EtagMismatch,
-            Self::StrategyNotFound { .. } | Self::ActionNotFound { .. } => RejectionClass::NotFound,
+            Self::StrategyNotFound { .. } | Self::ActionNotFound { .. } | Self::ReplicaNotFound { .. } => {
+                RejectionClass::NotFound
+            }
             Self::FeatureOff
             | Self::AmbiguousPattern { .. }
             | Self::ClusterInUse { .. }
@@ -200,6 +213,9 @@ impl ScalingRejection {
             | Self::NotResolvable { .. }
             | Self::NotSettled { .. } => Some(Field::Action),
             Self::StateChanged { .. } | Self::NotRuling { .. } | Self::InvalidState { .. } => Some(Field::Value),
+            Self::ReplicaExists { .. } | Self::ReplicaNotFound { .. } | Self::NameReserved { .. } => {
+                Some(Field::Replica)
+            }
             Self::ParametersDiffer { .. } => Some(Field::Parameters),
             Self::NoBackend { .. } | Self::OtherBackend { .. } | Self::OperationUnderWay { .. } => Some(Field::Backend),
             Self::FeatureOff | Self::NoEpoch | Self::KillSwitchOff => None,
@@ -274,6 +290,10 @@ impl ScalingRejection {
                 vec![("kind", kind.to_string()), ("expected", expected.clone())]
             }
             Self::NotSettled { number } => vec![("number", number.to_string())],
+            Self::ReplicaExists { cluster, replica } | Self::ReplicaNotFound { cluster, replica } => {
+                vec![("cluster", cluster.clone()), ("replica", replica.clone())]
+            }
+            Self::NameReserved { replica } => vec![("replica", replica.clone())],
             Self::RateLimited { action, until } => {
                 vec![("action", action.to_string()), ("until_ms", until.as_millis().to_string())]
             }

@@ -104,6 +104,10 @@ pub enum Reason {
     Overran {
         steps_max: u32,
     },
+    /// Of no strategy: somebody wants it.
+    Asked {
+        by: Key,
+    },
 }
 
 impl Reason {
@@ -140,6 +144,7 @@ impl Reason {
         ("UNDER_NOTICE", "The replica to rely on is about to be taken away: what is there stays."),
         ("PANICKED", "The strategy failed; the cluster holds."),
         ("OVERRAN", "The strategy took more steps than it may; the cluster holds."),
+        ("ASKED", "Somebody asked for exactly this, beside the strategies."),
     ];
 
     /// Stable, for programs.
@@ -185,6 +190,7 @@ impl Reason {
             Self::UnderNotice { .. } => 28,
             Self::Panicked => 29,
             Self::Overran { .. } => 30,
+            Self::Asked { .. } => 31,
         }
     }
 
@@ -239,6 +245,7 @@ impl fmt::Display for Reason {
             Self::UnderNotice { replica } => write!(f, "{replica} is about to be taken away, what is there stays"),
             Self::Panicked => f.write_str("the strategy failed, what is there stays"),
             Self::Overran { steps_max } => write!(f, "the strategy took more than {steps_max} steps"),
+            Self::Asked { by } => write!(f, "asked for by {by}"),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! claim next; outcome it succeeded life=i-1           also by id, with epoch=... attempt=... backend=... parameters=...
 //! retry letter "room now"; resolve it succeeded "seen it"; abandon it "never mind"; place cluster demo on other
 //! forget s5.0 about demo; remember s5.0 about demo failed 25cc; also: suspended r1 25cc; delete actions of demo 1 2
+//! create replica mine 25cc on demo; drop replica mine on demo if exists
 //! expect strategy s5.0 for demo etag=5.0
 //! approve waiting; reject waiting "too dear"; pause demo "maintenance" for=10m; resume demo
 //! ```
@@ -82,6 +83,17 @@ pub fn command(state: &State, text: &str, plain: &[&str], named: &BTreeMap<&str,
         ["abandon", action, reason @ ..] => {
             Command::AbandonAction { action: find_action(state, action), reason: reason.join(" ") }
         }
+        ["create", "replica", name, size, "on", cluster, rest @ ..] => Command::CreateReplica {
+            cluster: (*cluster).to_owned(),
+            replica: (*name).to_owned(),
+            size: (*size).to_owned(),
+            if_not_exists: rest.contains(&"exists"),
+        },
+        ["drop", "replica", name, "on", cluster, rest @ ..] => Command::DropReplica {
+            cluster: (*cluster).to_owned(),
+            replica: (*name).to_owned(),
+            allow_missing: rest == ["if", "exists"],
+        },
         ["expect", "strategy", id, "for", rest @ ..] => {
             Command::ExpectStrategy { strategy: read(id), target: target(rest).0, etag: etag.expect("an etag") }
         }

@@ -5,9 +5,9 @@ use loadline_state_machine::{
     CalledWith, Change, ChangeCause, ChangesAt, ClusterId, ClusterRef, ClusterReport, ClusterView, Command, Conclusion,
     ConfigurationProblem, Crash, Decision, DrainResult, Epoch, Event, FailureReason, Field, Gone, Hash, Heard, Held,
     Hydration, LogIndex, Memory, Metric, NodeNumber, Notice, NoticeKind, Observation, Operation, OperationEnd,
-    OperationId, OperationKind, Options, Outcome, Pause, Planned, Progress, Reason, Replica, ReplicaLife, ReplicaSpec,
-    Report, ReportReceipt, RestoredKnowledge, ResumeReason, Revision, ScalingRejection, Seen, Shadow, Signals, Span,
-    Stage, Step, Strategy, StrategyId, StrategyKind, StrategyState, Target, TargetName, Time, Unit,
+    OperationId, OperationKind, Options, Origin, Outcome, Pause, Planned, Progress, Reason, Replica, ReplicaLife,
+    ReplicaSpec, Report, ReportReceipt, RestoredKnowledge, ResumeReason, Revision, ScalingRejection, Seen, Shadow,
+    Signals, Span, Stage, Step, Strategy, StrategyId, StrategyKind, StrategyState, Target, TargetName, Time, Unit,
 };
 
 use super::{NOON, revision, samples};
@@ -87,6 +87,13 @@ pub fn commands() -> Vec<Command> {
         },
         Command::PauseCluster { cluster: name(), reason: "moving".to_owned(), expires_in: Some(Span::from_mins(10)) },
         Command::ResumeCluster { cluster: name() },
+        Command::CreateReplica {
+            cluster: name(),
+            replica: "mine".to_owned(),
+            size: "50cc".to_owned(),
+            if_not_exists: true,
+        },
+        Command::DropReplica { cluster: name(), replica: "mine".to_owned(), allow_missing: true },
         Command::PlaceCluster { name: name(), backend: Some("local".to_owned()), etag },
         Command::ClaimAction {
             action: action_id(),
@@ -195,7 +202,11 @@ fn reasons() -> Vec<Reason> {
 
 fn planned(step: Step) -> Planned {
     let reason = Reason::TargetMissing { size: "50cc".into() };
-    Planned { step, strategy: strategy_id(), kind: StrategyKind::TargetSize, reason }
+    Planned { step, by: Origin::Strategy { id: strategy_id(), kind: StrategyKind::TargetSize }, reason }
+}
+
+fn asked(step: Step) -> Planned {
+    Planned { step, by: Origin::User, reason: Reason::Asked { by: "alice".into() } }
 }
 
 fn steps() -> Vec<Step> {
@@ -254,8 +265,7 @@ pub fn action() -> Action {
         cluster: cluster(),
         cluster_name: "demo".into(),
         operation: Some(operation_id()),
-        strategy: strategy_id(),
-        kind: StrategyKind::ShrinkToFit,
+        by: Origin::Strategy { id: strategy_id(), kind: StrategyKind::ShrinkToFit },
         reason: Reason::OomLooping { ooms: 2 },
         decision: at(302, 1),
         call: Call::DropReplica(life),
@@ -370,6 +380,7 @@ pub fn events() -> Vec<Event> {
         Event::CollectorHeard { collector: "watcher".to_owned(), sequence: 8 },
         Event::ClusterPaused { cluster: cluster(), pause: pause() },
         Event::ClusterResumed { cluster: cluster(), reason: ResumeReason::Expired },
+        Event::ReplicaAsked { cluster: cluster(), asked: asked(Step::Create(spec("mine", "50cc"))) },
         Event::DecisionMade { decision: Box::new(decision()) },
         Event::ActionPlanned { action: with(ActionStatus::AwaitingApproval { expires_at: NOON }) },
         Event::ActionApproved { action: with(ActionStatus::Pending { not_before: None }) },
@@ -440,6 +451,9 @@ pub fn rejections() -> Vec<ScalingRejection> {
         ScalingRejection::NotRuling { strategy: strategy_id(), cluster: cluster() },
         ScalingRejection::InvalidState { kind, expected: text("last_change_at is in the future") },
         ScalingRejection::NotSettled { number: 7 },
+        ScalingRejection::ReplicaExists { cluster: text("demo"), replica: text("mine") },
+        ScalingRejection::ReplicaNotFound { cluster: text("demo"), replica: text("mine") },
+        ScalingRejection::NameReserved { replica: text("mine_auto") },
     ]
 }
 

@@ -31,6 +31,14 @@ pub fn event(event: &Event) -> String {
         }
         Event::CollectorHeard { collector, sequence } => format!("{collector} #{sequence}"),
         Event::ClusterPaused { cluster, pause: after } => format!("{cluster}, {}", pause(after)),
+        Event::ReplicaAsked { cluster, asked } => {
+            let what = match &asked.step {
+                Step::Create(replica) => format!("create {}:{}", replica.name, replica.size),
+                Step::Drop { replica, .. } => format!("drop {}:{}", replica.name, replica.size),
+                other @ Step::Replace { .. } => panic!("{other:?} is not asked for"),
+            };
+            format!("{cluster}, {what}, {}", asked.reason)
+        }
         Event::ClusterResumed { cluster, reason } => format!("{cluster}, {reason:?}"),
         Event::ClusterKnowledgeRestored { cluster, knowledge } => format!(
             "{cluster}, {} replicas, {} strategy states, {}",
@@ -235,7 +243,7 @@ pub fn action(action: &Action) -> String {
         action.number,
         action.call,
         action_life(action),
-        action.kind,
+        action.by.code(),
         action.reason.code()
     )
 }

@@ -108,6 +108,7 @@ conversations! {
     a_target_size_keeps_one_replica_and_drops_others_once_it_is_hydrated,
     a_tie_that_comes_later_is_shown_and_the_older_pattern_rules,
     a_transaction_is_all_or_nothing,
+    a_user_asks_for_a_replica_beside_the_strategies,
     all_sizes_crashing_does_not_swing_between_none_and_all,
     an_action_can_wait_for_a_person,
     an_alarm_goes_with_its_cluster,

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::{World, anonymous};
 use loadline_state_machine::{
     Action, ActionId, ActionStatus, Applied, ClusterId, ClusterRef, ClusterReport, Command, Conclusion, Entry, Epoch,
-    Event, Hash, LogIndex, Memory, NodeNumber, Observation, OperationEnd, OperationId, Outcome, ReplicaScope, Report,
-    Resource, ResourceKind, ResourceName, Sealed, Seen, Span, State, StrategyKind, Target, Time, apply,
-    decode_caused_events, resource_changes,
+    Event, Hash, LogIndex, Memory, NodeNumber, Observation, OperationEnd, OperationId, Origin, Outcome, ReplicaScope,
+    ReplicaSpec, Report, Resource, ResourceKind, ResourceName, STRATEGY_STATE_VERSION, Sealed, Seen, Span, State,
+    StrategyKind, StrategyState, Target, Time, apply, decode_caused_events, resource_changes,
 };
 use moves::{CLUSTERS, Move, SIZES, Verb, history};
 use proptest::prelude::*;
@@ -118,6 +118,10 @@ impl Run {
                     Verb::Abandon => Command::AbandonAction { action, reason },
                 }
             }
+            Move::Rows { pick: number, deletes } => match rows(state, *number, *deletes) {
+                Some(command) => command,
+                None => return Ok(()),
+            },
             Move::Work { steps } => return self.work(*steps),
             Move::Fail => return self.fail(),
         };
@@ -188,6 +192,31 @@ impl Run {
     }
 }
 
+/// What somebody may write to the tables of states and of actions.
+fn rows(state: &State, pick: usize, deletes: bool) -> Option<Command> {
+    let clusters: Vec<_> = state.clusters_after(None).collect();
+    let cluster = clusters.get(pick % clusters.len().max(1))?.id;
+    if deletes {
+        let unsettled: Vec<u64> = state.actions().map(|action| action.number).collect();
+        let numbers = (1..=20).filter(|number| pick % 7 == 0 || !unsettled.contains(number)).collect();
+        return Some(Command::DeleteActions { cluster, numbers });
+    }
+    let ruling = state.ruling(cluster);
+    let strategy = ruling.get(pick % ruling.len().max(1))?.strategy;
+    let expected = state.standing(cluster).and_then(|it| it.strategy_state(strategy.kind)).cloned();
+    let mut wanted = StrategyState {
+        version: STRATEGY_STATE_VERSION,
+        strategy: strategy.id,
+        last_change_at: Some(state.now()),
+        memory: Memory::Nothing,
+    };
+    if strategy.kind == StrategyKind::IdleSuspend {
+        wanted.memory = Memory::Suspended(vec![ReplicaSpec { name: "main".into(), size: "1".into() }]);
+    }
+    let wanted = Some(wanted).filter(|_| pick % 3 > 0);
+    Some(Command::SetStrategyState { strategy: strategy.id, cluster, expected, state: wanted })
+}
+
 impl Seer {
     fn follow(&mut self, event: &Event, before: &State, after: &State, now: Time) -> Result<(), TestCaseError> {
         match event {
@@ -211,7 +240,12 @@ impl Seer {
                 prop_assert!(self.acting, "an operation began with the kill switch off");
                 prop_assert_eq!(self.live.insert(operation.cluster, operation.id), None, "two operations at once");
                 let standing = after.standing(operation.cluster);
-                prop_assert!(standing.is_some_and(|it| it.pause().is_none()), "begun on a paused cluster");
+                // Pauses and cooldowns hold the strategies, not people.
+                let by_hand = operation.units.iter().any(|unit| unit.planned.by == Origin::User);
+                let all = operation.units.iter().all(|unit| unit.planned.by == Origin::User);
+                prop_assert_eq!(by_hand, all, "what is asked for by hand is an operation of its own");
+                let free = by_hand || standing.is_some_and(|it| it.pause().is_none());
+                prop_assert!(free, "begun on a paused cluster");
                 let suspended = |state: &State| {
                     let standing = state.standing(operation.cluster);
                     let own = standing.and_then(|it| it.strategy_state(StrategyKind::IdleSuspend));
@@ -223,6 +257,7 @@ impl Seer {
                     || operation.units.iter().any(|unit| unit.planned.reason.code() == "WOKEN");
                 if let Some(completed) = self.completed.get(&operation.cluster)
                     && !woken
+                    && !by_hand
                 {
                     prop_assert!(now.since(*completed) >= CLUSTER_COOLDOWN, "begun within the cluster's cooldown");
                 }
@@ -304,7 +339,8 @@ fn action_epoch(action: &Action) -> Epoch {
 
 /// A strategy that manages only its own names nothing else, not even to suppress it.
 fn check_scope(action: &Action, after: &State) -> Result<(), TestCaseError> {
-    let scope = after.strategy(action.strategy).and_then(|it| it.configuration().ok()).map(|it| it.scope);
+    let strategy = action.by.strategy().and_then(|id| after.strategy(id));
+    let scope = strategy.and_then(|it| it.configuration().ok()).map(|it| it.scope);
     if scope == Some(ReplicaScope::ManagedOnly) {
         let replica = action.call.replica();
         // What was begun under another scope is brought to its end.

@@ -48,6 +48,11 @@ pub(crate) enum Move {
     Work {
         steps: usize,
     },
+    /// Somebody sets what a strategy remembers, or deletes the rows of settled actions.
+    Rows {
+        pick: usize,
+        deletes: bool,
+    },
     /// One action fails as often as it may be tried; somebody is impatient about it.
     Fail,
 }
@@ -195,6 +200,11 @@ fn a_move() -> impl Strategy<Value = Move> {
             expires_in: secs.map(Span::from_secs),
         }),
         1 => word(&CLUSTERS).prop_map(|cluster| Command::ResumeCluster { cluster }),
+        2 => (word(&CLUSTERS), word(&["main", "mine", "x_auto"]), word(&SIZES)).prop_map(|(cluster, replica, size)| {
+            Command::CreateReplica { cluster, replica, size, if_not_exists: false }
+        }),
+        1 => (word(&CLUSTERS), word(&REPLICAS))
+            .prop_map(|(cluster, replica)| Command::DropReplica { cluster, replica, allow_missing: false }),
         1 => (1..4_u64, 0..9_u64)
             .prop_map(|(node, term)| Command::AnnounceLeader { node: NodeNumber(node), term }),
         1 => Just(Command::Tick),
@@ -221,6 +231,7 @@ fn a_move() -> impl Strategy<Value = Move> {
             .prop_map(|(pick, letter, verb)| Move::ByHand { pick, letter, verb }),
         5 => (1..10_usize).prop_map(|steps| Move::Work { steps }),
         1 => Just(Move::Fail),
+        2 => (any::<usize>(), any::<bool>()).prop_map(|(pick, deletes)| Move::Rows { pick, deletes }),
     ]
 }
 
