@@ -3,7 +3,7 @@
 use std::fmt;
 
 use futures::future::BoxFuture;
-use loadline_state_machine::ActionId;
+use loadline_state_machine::{ActionId, Command};
 
 /// Where an executor is with an action, in the order of the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,6 +48,10 @@ impl Step {
 /// Is told of every step, and may take its time.
 pub trait Witness: fmt::Debug + Send + Sync + 'static {
     fn reached(&self, step: Step, action: ActionId) -> BoxFuture<'_, ()>;
+
+    /// Hears a claim or an outcome before it is recorded, so that it can be said once more when it no longer holds: a
+    /// request that was handed on to another node can arrive late.
+    fn says(&self, _command: &Command) {}
 }
 
 /// Nobody looks.

@@ -1,13 +1,14 @@
-//! Many seeds, on several threads.
+//! Many seeds, on several threads. How one of them is run is up to whoever asks: on a thread, or in a process of its own.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::invariants::Violation;
+use crate::invariants::{NO_PANIC, Violation};
 use crate::plan::Plan;
 use crate::run::{Outcome, run};
+use crate::trace::Tracing;
 
 /// Each seed has a thread to itself; so many run at a time.
 const THREADS: usize = 2;
@@ -20,6 +21,8 @@ pub struct Tally {
     pub seeds: u64,
     pub failed: Vec<Outcome>,
     pub simulated: Duration,
+    /// The most bytes that one of them had allocated.
+    pub allocated: usize,
     pub took: Duration,
 }
 
@@ -45,8 +48,14 @@ pub enum Until {
     },
 }
 
-/// Runs `count` seeds from `first` on, and tells of each as it ends.
-pub fn batch(first: u64, count: u64, until: Until, tell: impl Fn(&Outcome) + Sync) -> Tally {
+/// Runs `count` seeds from `first` on, each by `one`, and tells of each as it ends.
+pub fn batch(
+    first: u64,
+    count: u64,
+    until: Until,
+    one: impl Fn(u64) -> Outcome + Sync,
+    tell: impl Fn(&Outcome) + Sync,
+) -> Tally {
     let began = Instant::now();
     let next = AtomicU64::new(first);
     let stop = AtomicBool::new(false);
@@ -61,12 +70,12 @@ pub fn batch(first: u64, count: u64, until: Until, tell: impl Fn(&Outcome) + Syn
         if seed >= end || too_late || stop.load(Ordering::Relaxed) {
             return;
         }
-        // On a thread of its own: what a seed leaves behind in a thread must not steer the next one.
-        let outcome = one(Plan::of(seed), false).unwrap_or_else(|| died(seed));
+        let outcome = one(seed);
         tell(&outcome);
         let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
         tally.seeds += 1;
         tally.simulated += outcome.took;
+        tally.allocated = tally.allocated.max(outcome.allocated);
         if outcome.violation.is_some() {
             tally.failed.push(outcome);
             if until == Until::FirstFailure {
@@ -85,16 +94,17 @@ pub fn batch(first: u64, count: u64, until: Until, tell: impl Fn(&Outcome) + Syn
     tally
 }
 
-/// One seed on a thread with enough stack.
-pub fn one(plan: Plan, with_trace: bool) -> Option<Outcome> {
-    on_a_thread(format!("seed {}", plan.seed), move || run(&plan, with_trace))
+/// One seed on a thread of its own, with enough stack: what a seed leaves behind in a thread must not steer the next one.
+pub fn one(plan: Plan, tracing: Tracing) -> Outcome {
+    let seed = plan.seed;
+    let ran = on_a_thread(format!("seed {seed}"), move || run(&plan, tracing));
+    ran.unwrap_or_else(|| died(seed, "its thread died".to_owned()))
 }
 
-/// What is said of a seed that had no thread, or whose thread is gone.
-fn died(seed: u64) -> Outcome {
-    let what = "its thread died".to_owned();
-    let violation = Some(Violation { invariant: "no-panic", at: Duration::ZERO, what });
-    Outcome { seed, violation, took: Duration::ZERO, sightings: 0, trace: Vec::new() }
+/// What is said of a seed that had no thread or process, or whose is gone.
+pub fn died(seed: u64, what: String) -> Outcome {
+    let violation = Some(Violation { invariant: NO_PANIC, at: Duration::ZERO, what });
+    Outcome { seed, violation, took: Duration::ZERO, sightings: 0, allocated: 0, trace: Vec::new() }
 }
 
 /// A run on a thread that has enough stack for it, and that nothing is left of afterwards. Its name is in what a panic says:

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command-line tool")]
 
+mod children;
 mod progress;
 
 use std::collections::BTreeSet;
@@ -14,6 +15,7 @@ use loadline_sim::batch::{self, Until};
 use loadline_sim::known::{KNOWN, Known};
 use loadline_sim::plan::Plan;
 use loadline_sim::run::Outcome;
+use loadline_sim::trace::Tracing;
 
 use crate::progress::Progress;
 
@@ -61,6 +63,13 @@ enum Command {
     },
     /// Shows what a seed decides, and runs nothing
     Plan { seed: u64 },
+    /// Runs one seed and says in two lines how it went: what `run` and `mutants` start for each seed
+    #[command(hide = true)]
+    Seed {
+        seed: u64,
+        #[arg(long)]
+        mutant: Option<Mutant>,
+    },
     /// Runs some seeds twice each and compares every line
     Meta {
         #[arg(long, default_value_t = 5)]
@@ -98,6 +107,11 @@ fn main() -> ExitCode {
             print!("{}", Plan::of(seed));
             true
         }
+        Command::Seed { seed, mutant } => {
+            mutant.inspect(|mutant| mutant.switch_on());
+            print!("{}", children::told(&batch::one(Plan::of(seed), Tracing::Off)));
+            true
+        }
         Command::Meta { seeds, first } => meta(seeds, first),
         Command::Canary { seed } => canary(seed),
         Command::Mutants { only, known: true, .. } => known(only),
@@ -125,16 +139,17 @@ fn failure(outcome: &Outcome, mutant: Option<Mutant>) -> Option<String> {
 }
 
 fn run(seeds: u64, first: u64, until: Until, mutant: Option<Mutant>) -> bool {
-    mutant.inspect(|mutant| mutant.switch_on());
     let progress = Progress::new((until == Until::TheEnd).then_some(seeds));
-    let tally = batch::batch(first, seeds, until, |outcome| progress.one(failure(outcome, mutant)));
+    let one = |seed| children::run(seed, mutant);
+    let tally = batch::batch(first, seeds, until, one, |outcome| progress.one(failure(outcome, mutant)));
     progress.finish();
     println!(
-        "{} seeds from {first}, {} failed; {:.0} seeds per minute, {:.0} simulated seconds per second",
+        "{} seeds from {first}, {} failed; {:.0} seeds per minute, {:.0} simulated seconds per second, at most {} MiB each",
         tally.seeds,
         tally.failed.len(),
         tally.seeds_per_minute(),
         tally.simulated_per_second(),
+        tally.allocated >> 20,
     );
     tally.failed.is_empty() && tally.seeds > 0
 }
@@ -146,9 +161,10 @@ fn reproduce(seed: u64, trace: bool, mutant: Option<Mutant>, log: Option<&str>) 
     }
     let plan = Plan::of(seed);
     print!("{plan}");
-    let Some(outcome) = batch::one(plan, trace) else { return false };
-    outcome.trace.iter().for_each(|line| println!("{line}"));
-    println!("{} sightings in {:.3} simulated seconds", outcome.sightings, outcome.took.as_secs_f64());
+    let tracing = if trace { Tracing::Told(|line| println!("{line}")) } else { Tracing::Off };
+    let outcome = batch::one(plan, tracing);
+    let (seconds, mebibytes) = (outcome.took.as_secs_f64(), outcome.allocated >> 20);
+    println!("{} sightings in {seconds:.3} simulated seconds, at most {mebibytes} MiB", outcome.sightings);
     match failure(&outcome, mutant) {
         Some(line) => println!("{line}"),
         None => println!("seed {seed} passes"),
@@ -159,7 +175,7 @@ fn reproduce(seed: u64, trace: bool, mutant: Option<Mutant>, log: Option<&str>) 
 fn meta(seeds: u64, first: u64) -> bool {
     let mut same = true;
     for seed in first..first.saturating_add(seeds) {
-        let trace = |seed| batch::one(Plan::of(seed), true).map(|outcome| outcome.trace).unwrap_or_default();
+        let trace = |seed| batch::one(Plan::of(seed), Tracing::Kept).trace;
         let (one, other) = (trace(seed), trace(seed));
         let differs = one.iter().zip(&other).position(|(one, other)| one != other);
         match differs.or((one.len() != other.len()).then_some(one.len().min(other.len()))) {
@@ -177,7 +193,7 @@ fn meta(seeds: u64, first: u64) -> bool {
 
 /// Whether it was noticed that every disk lies.
 fn canary(seed: u64) -> bool {
-    let Some(outcome) = batch::one(Plan::canary(seed), false) else { return false };
+    let outcome = batch::one(Plan::canary(seed), Tracing::Off);
     match &outcome.violation {
         Some(violation) => println!("canary {seed} fails, as it must: {}: {}", violation.invariant, violation.what),
         None => println!("canary {seed} passes, and must not: syncs did nothing, and nobody noticed"),
@@ -189,9 +205,7 @@ fn mutants(seeds: u64, only: Option<Mutant>) -> bool {
     let mut all_found = true;
     println!("{:<32} {:>6} {:<16} what was seen", "mutant", "seed", "invariant");
     for mutant in Mutant::ALL.iter().copied().filter(|mutant| only.is_none_or(|only| only == *mutant)) {
-        Mutant::switch_all_off();
-        mutant.switch_on();
-        let tally = batch::batch(1, seeds, Until::FirstFailure, |_| {});
+        let tally = batch::batch(1, seeds, Until::FirstFailure, |seed| children::run(seed, Some(mutant)), |_| {});
         let found = tally.failed.first().and_then(|outcome| Some((outcome.seed, outcome.violation.as_ref()?)));
         match found {
             Some((seed, violation)) => {
@@ -203,7 +217,6 @@ fn mutants(seeds: u64, only: Option<Mutant>) -> bool {
             }
         }
     }
-    Mutant::switch_all_off();
     all_found
 }
 
@@ -212,11 +225,7 @@ fn known(only: Option<Mutant>) -> bool {
     let mut as_known = true;
     let chosen = || KNOWN.iter().filter(|known| only.is_none_or(|only| only == known.mutant));
     for Known { mutant, seed, invariant } in chosen() {
-        Mutant::switch_all_off();
-        mutant.switch_on();
-        let outcome = batch::one(Plan::of(*seed), false);
-        Mutant::switch_all_off();
-        let violation = outcome.and_then(|outcome| outcome.violation);
+        let violation = children::run(*seed, Some(*mutant)).violation;
         let found = violation.as_ref().is_some_and(|violation| violation.invariant == *invariant);
         as_known &= found;
         let seen = violation.map_or_else(|| "nothing".to_owned(), |seen| format!("{}: {}", seen.invariant, seen.what));
@@ -225,7 +234,7 @@ fn known(only: Option<Mutant>) -> bool {
     }
     let seeds: BTreeSet<u64> = chosen().map(|known| known.seed).collect();
     for seed in seeds {
-        let Some(outcome) = batch::one(Plan::of(seed), false) else { return false };
+        let outcome = children::run(seed, None);
         match failure(&outcome, None) {
             None => println!("{:<32} {seed:>6} passes", "no mutant"),
             Some(line) => {

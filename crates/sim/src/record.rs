@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use loadline_executor::Step;
 use loadline_executor::backends::scripted::LedgerLine;
-use loadline_state_machine::{ActionId, Event, Hash, LogIndex, Receipt, State, Time};
+use loadline_state_machine::{ActionId, Command, Event, Hash, LogIndex, Receipt, State, Time};
 
 use crate::faults::Then;
 use crate::history::{Answered, Asked};
@@ -91,7 +91,22 @@ pub enum Seen {
     /// An executor has walked into an ambush, and waits there.
     Ambushed {
         node: Place,
+        action: ActionId,
         then: Then,
+    },
+    /// An executor is about to have a claim or an outcome recorded.
+    Said {
+        node: Place,
+        command: Box<Command>,
+    },
+    /// What a process has outstanding and keeps, looked at once a second.
+    Sizes {
+        node: Place,
+        sizes: Sizes,
+    },
+    /// What all nodes and the simulator itself have allocated, looked at as often.
+    Allocated {
+        bytes: usize,
     },
     /// The operator has taken a node out of the group.
     Removed {
@@ -119,6 +134,18 @@ pub enum Phase {
 pub struct Promise {
     /// The term, and whether the vote in it is that of an elected leader.
     pub vote: Option<(u64, bool)>,
+}
+
+/// What one process has outstanding and keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// Connections, calls, streams and duties: each is a task.
+    pub tasks: usize,
+    /// Entries in its write-ahead log.
+    pub log_entries: u64,
+    /// Bytes of the files of its write-ahead log.
+    pub log_bytes: usize,
+    pub snapshots: usize,
 }
 
 /// One record of a journal.

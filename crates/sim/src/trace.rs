@@ -4,10 +4,21 @@
 
 use std::fmt::Write as _;
 
-use loadline_state_machine::Event;
+use loadline_state_machine::{Command, Event, Outcome};
 
 use crate::history::{Ask, Told};
 use crate::record::{Applied, Seen, Sighting};
+
+/// What becomes of the lines of a run.
+#[derive(Debug, Clone, Copy)]
+pub enum Tracing {
+    /// There are none.
+    Off,
+    /// They are in the outcome.
+    Kept,
+    /// Each is told as it comes, so that they are there even if the process does not come to its end.
+    Told(fn(&str)),
+}
 
 /// Time, who, what, details.
 pub fn line(sighting: &Sighting) -> String {
@@ -62,10 +73,33 @@ fn columns(seen: &Seen) -> (String, &'static str, String) {
             (answered.tag.clone(), "answer", told)
         }
         Seen::Watched(watched) => (watched.watcher.clone(), "watch", watched.words()),
-        Seen::Ambushed { node, then } => (n(node), "ambush", format!("{then:?}")),
+        Seen::Ambushed { node, action, then } => (n(node), "ambush", format!("{action} {then:?}")),
+        Seen::Said { node, command } => (n(node), "say", said(command)),
+        Seen::Sizes { node, sizes } => (n(node), "sizes", format!("{sizes:?}")),
+        // Not how much: see `memory`.
+        Seen::Allocated { .. } => ("world".to_owned(), "allocated", String::new()),
         Seen::Removed { node } => (n(node), "removed", String::new()),
         Seen::Deed(words) => ("world".to_owned(), "deed", words.clone()),
         Seen::Phase(phase) => ("world".to_owned(), "phase", format!("{phase:?}")),
+    }
+}
+
+/// A claim or an outcome, in words.
+pub(crate) fn said(command: &Command) -> String {
+    match command {
+        Command::ClaimAction { action, epoch, attempt, .. } => {
+            format!("claim {action} attempt {attempt} epoch {epoch}")
+        }
+        Command::RecordOutcome { action, epoch, attempt, outcome } => {
+            let outcome = match outcome {
+                Outcome::Succeeded { .. } => "succeeded",
+                Outcome::Failed { retryable: true, .. } => "failed for now",
+                Outcome::Failed { .. } => "failed",
+                Outcome::Unknown { .. } => "unknown",
+            };
+            format!("outcome {action} attempt {attempt} epoch {epoch}: {outcome}")
+        }
+        other => format!("{other:?}"),
     }
 }
 

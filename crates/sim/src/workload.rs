@@ -9,7 +9,7 @@ use loadline_client::v1::observation::Seen as ObservedThing;
 use loadline_client::v1::strategy_target::Target;
 use loadline_client::v1::{self, ReportSignalsRequest, SetSettingRequest, cluster_signals};
 use loadline_client::{Client, Endpoints, Error, Kind, Options, Reading, ScalingWrite, Writing};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::calls::{Call, Sign, named};
 use crate::dice::Dice;
@@ -98,6 +98,13 @@ impl User {
             let pause = self.dice.millis(10, u64::try_from(self.pause.as_millis()).unwrap_or(10));
             tokio::time::sleep(pause).await;
             self.act().await;
+        }
+    }
+
+    /// Does what it is told, as it is told, for as long as the run lasts.
+    pub async fn live_on(mut self, mut calls: mpsc::UnboundedReceiver<Call>) {
+        while let Some(call) = calls.recv().await {
+            self.call(&call).await;
         }
     }
 

@@ -128,6 +128,7 @@ impl Course {
         let backend = self.name().to_owned();
         let parameters = self.action.parameters(&backend);
         let claim = Command::ClaimAction { action: self.action.id, epoch: self.epoch(), attempt, backend, parameters };
+        self.executor.witness.says(&claim);
         let mut failures = 0;
         loop {
             let receipt = match self.executor.group.record(vec![claim.clone()]).await {

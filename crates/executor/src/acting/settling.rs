@@ -124,15 +124,11 @@ impl Course {
 
     /// Puts the outcome into the log, however long that takes: the call was made, and only the log may forget it.
     pub(super) async fn record(&mut self, mut outcome: Outcome) -> Next {
+        self.executor.witness.says(&self.outcome_as_command(&outcome));
         self.witness(Step::BeforeRecord).await;
         let mut failures = 0;
         loop {
-            let record = Command::RecordOutcome {
-                action: self.action.id,
-                epoch: self.epoch(),
-                attempt: self.action.attempt,
-                outcome: outcome.clone(),
-            };
+            let record = self.outcome_as_command(&outcome);
             let receipt = match self.executor.group.record(vec![record]).await {
                 Ok(receipt) => receipt,
                 Err(_) => {
@@ -171,6 +167,11 @@ impl Course {
                 }
             }
         }
+    }
+
+    fn outcome_as_command(&self, outcome: &Outcome) -> Command {
+        let (epoch, attempt, outcome) = (self.epoch(), self.action.attempt, outcome.clone());
+        Command::RecordOutcome { action: self.action.id, epoch, attempt, outcome }
     }
 
     /// What follows from an outcome that is in the log.

@@ -75,6 +75,8 @@ families! {
     BitFlip = "bit-flip",
     /// People make and end replicas themselves.
     ByHand = "by-hand",
+    /// What an executor had recorded arrives late or once more, when it no longer holds.
+    Straggler = "straggler",
 }
 
 /// One thing that is done to the world.
@@ -178,6 +180,18 @@ pub enum Then {
     Kill,
     LosePower,
     Pause(Duration),
+    /// It is held until another leader is at work at the backend.
+    Outlast,
+    /// Its executor is held until something was recorded that forbids what it is about to claim. Only where what came of an
+    /// earlier try is in doubt: what was never tried is given up at the same index.
+    Overtaken(By),
+}
+
+/// What comes before a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    KillSwitch,
+    Drop,
 }
 
 impl fmt::Display for Deed {
@@ -256,7 +270,9 @@ pub fn schedule(plan: &Plan) -> Vec<(Duration, Deed)> {
             | Family::BackendRefuses
             | Family::BackendUnread
             | Family::BackendStale
-            | Family::SignalFlood => {}
+            | Family::SignalFlood
+            // What and when depends on what is said: `crate::run::late`.
+            | Family::Straggler => {}
         }
         all.append(&mut chances.deeds);
     }

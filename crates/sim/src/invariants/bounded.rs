@@ -1,9 +1,11 @@
-//! What is kept in memory does not grow with what has happened, only with what there is.
+//! What is kept in memory does not grow with what has happened, only with what there is: in the replicated state, and in each
+//! process.
 
 use loadline_state_machine::State;
 
 use super::{Agreed, Invariant};
-use crate::record::Sighting;
+use crate::plan::Plan;
+use crate::record::{Phase, Seen, Sighting, Sizes};
 
 /// How often the whole state is measured.
 const MEASURED_EVERY: u64 = 64;
@@ -16,11 +18,86 @@ const REQUEST_BYTES: usize = 4 << 10;
 /// Actions that a cluster has at one time: one for each replica that is added or goes.
 const ACTIONS_PER_CLUSTER: usize = 16;
 
-#[derive(Debug, Default)]
+/// Connections, calls, streams and duties of one process. Those of three nodes, five users and a watcher are well below;
+/// what is begun and never ended adds up to more within one run.
+const TASKS_MAX: usize = 400;
+/// A snapshot is taken after so many entries, but it can fail, and what was not replicated everywhere is not purged at once.
+const SNAPSHOTS_LATE: u64 = 3;
+/// Entries that come in while a snapshot is written and purged behind.
+const LOG_ENTRIES_SLACK: u64 = 200;
+/// Files of the log: what is purged goes in whole segments, and one is made ready ahead.
+const SEGMENTS_SLACK: u64 = 4;
+/// One whole one, its forerunner, and what is being written or was left behind by a crash.
+const SNAPSHOTS_MAX: usize = 4;
+/// What a world takes before anything has happened in it: four nodes, users, a network, disks.
+const WORLD_BYTES: usize = 96 << 20;
+/// Of everything that was seen so much is remembered by those who judge it, disks and journals among it.
+const SEEN_BYTES: usize = 24 << 10;
+
+#[derive(Debug)]
 pub(super) struct Bounded {
     log: Agreed,
+    log_entries_max: u64,
+    segment_bytes: u64,
+    /// The largest entry so far.
+    entry_bytes_max: u64,
+    /// Whether nothing goes wrong any more.
+    heals: bool,
+    sightings: usize,
     /// Clusters that ever were: an action may outlive its cluster, until it is known what came of it.
     clusters_max: usize,
+}
+
+impl Bounded {
+    pub(super) fn new(plan: &Plan) -> Bounded {
+        Bounded {
+            log: Agreed::default(),
+            log_entries_max: plan.snapshot_every * SNAPSHOTS_LATE + plan.keep_entries + LOG_ENTRIES_SLACK,
+            segment_bytes: plan.wal_segment_bytes,
+            entry_bytes_max: 0,
+            heals: false,
+            sightings: 0,
+            clusters_max: 0,
+        }
+    }
+
+    fn process(&self, sizes: &Sizes) -> Result<(), String> {
+        let Sizes { tasks, log_entries, log_bytes, snapshots } = *sizes;
+        if tasks > TASKS_MAX {
+            return Err(format!("it has {tasks} tasks, and should have no more than {TASKS_MAX}"));
+        }
+        if snapshots > SNAPSHOTS_MAX {
+            return Err(format!(
+                "it keeps {snapshots} files of snapshots, and should keep no more than {SNAPSHOTS_MAX}"
+            ));
+        }
+        if log_entries > self.log_entries_max {
+            return Err(format!(
+                "its log has {log_entries} entries, and should have no more than {}",
+                self.log_entries_max
+            ));
+        }
+        // A frame is little more than its entry, and no segment is left half empty but for an entry that did not fit.
+        let room = log_entries.max(1) * (self.entry_bytes_max + 256) * 2;
+        let bytes_max = (room / self.segment_bytes + SEGMENTS_SLACK) * self.segment_bytes;
+        if self.heals && log_bytes as u64 > bytes_max {
+            return Err(format!(
+                "its log takes {log_bytes} bytes for {log_entries} entries, and should take no more than {bytes_max}"
+            ));
+        }
+        Ok(())
+    }
+
+    fn allocated(&self, bytes: usize) -> Result<(), String> {
+        let bytes_max = WORLD_BYTES + self.sightings * SEEN_BYTES;
+        if bytes > bytes_max {
+            return Err(format!(
+                "{bytes} bytes are allocated after {} sightings, and should be no more than {bytes_max}",
+                self.sightings
+            ));
+        }
+        Ok(())
+    }
 }
 
 fn check(state: &State, clusters_max: usize) -> Result<(), String> {
@@ -48,7 +125,15 @@ impl Invariant for Bounded {
     }
 
     fn see(&mut self, sighting: &Sighting) -> Result<(), String> {
+        self.sightings += 1;
+        match &sighting.what {
+            Seen::Phase(phase) => self.heals = *phase != Phase::Chaos,
+            Seen::Sizes { node, sizes } => return self.process(sizes).map_err(|what| format!("n{}: {what}", node + 1)),
+            Seen::Allocated { bytes } => return self.allocated(*bytes),
+            _ => {}
+        }
         let Some(applied) = self.log.first(sighting) else { return Ok(()) };
+        self.entry_bytes_max = self.entry_bytes_max.max(applied.entry.len() as u64);
         self.clusters_max = self.clusters_max.max(applied.state.cluster_count());
         if !applied.index.0.is_multiple_of(MEASURED_EVERY) {
             return Ok(());

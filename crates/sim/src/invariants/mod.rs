@@ -14,6 +14,7 @@
 //! | what a node's log had promised, and what was left of it after a restart | [`Seen::Promised`], [`Seen::Recovered`] |
 //! | what the journals hold, once everything is over | [`Seen::Journal`] |
 //! | processes that came and went | [`Seen::Started`], [`Seen::Ended`]; kills are [`Seen::Deed`]s |
+//! | what a process has outstanding and keeps, and what all of them have allocated | [`Seen::Sizes`], [`Seen::Allocated`], once a second |
 //! | which part of the run it is | [`Seen::Phase`] |
 //! | what the seed decided | [`Plan`], given when the invariant is made |
 //!
@@ -85,10 +86,19 @@ pub fn all(plan: &Plan) -> Vec<Box<dyn Invariant>> {
         Box::new(time::LogicalTime::default()),
         Box::new(opens::Opens::default()),
         Box::new(replay::Replay::default()),
-        Box::new(bounded::Bounded::default()),
+        Box::new(bounded::Bounded::new(plan)),
         Box::new(elections::Elections::new(plan)),
         Box::new(heals::Heals::new(plan)),
     ]
+}
+
+/// What a run has broken that did not come to its end.
+pub const NO_PANIC: &str = "no-panic";
+
+/// The name of an invariant as it stands in the program; nothing if there is none of this name.
+pub fn named(name: &str) -> Option<&'static str> {
+    let names = all(&Plan::of(0)).into_iter().map(|invariant| invariant.name());
+    names.chain([NO_PANIC]).find(|known| *known == name)
 }
 
 /// Something that must hold does not.
@@ -109,11 +119,14 @@ impl Agreed {
     /// The entry, if nobody had applied this index before.
     pub fn first<'a>(&mut self, sighting: &'a Sighting) -> Option<&'a Applied> {
         let Seen::Applied(applied) = &sighting.what else { return None };
-        if applied.index.0 <= self.seen_to {
-            return None;
-        }
-        self.seen_to = applied.index.0;
-        Some(applied)
+        self.is_first(applied).then_some(applied.as_ref())
+    }
+
+    /// Whether nobody had applied this index before.
+    pub fn is_first(&mut self, applied: &Applied) -> bool {
+        let first = applied.index.0 > self.seen_to;
+        self.seen_to = self.seen_to.max(applied.index.0);
+        first
     }
 }
 

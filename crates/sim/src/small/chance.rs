@@ -13,7 +13,8 @@ use super::steps::{Fault, Nodes, Step, What};
 use super::{Lies, Script, USERS};
 use crate::calls::{Call, Sign};
 use crate::dice::Dice;
-use crate::invariants::Violation;
+use crate::invariants::{NO_PANIC, Violation};
+use crate::trace::Tracing;
 use crate::workload::SIZES;
 
 /// A script that fails, as short as it could be made.
@@ -79,11 +80,11 @@ impl Search {
 }
 
 fn failure(script: &Script) -> Option<Violation> {
-    match super::run(script, false) {
+    match super::run(script, Tracing::Off) {
         Some(outcome) => outcome.violation,
         None => {
             let what = "there was no thread to run it on".to_owned();
-            Some(Violation { invariant: "no-panic", at: Duration::ZERO, what })
+            Some(Violation { invariant: NO_PANIC, at: Duration::ZERO, what })
         }
     }
 }

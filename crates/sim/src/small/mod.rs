@@ -19,6 +19,7 @@ use crate::calls::Call;
 use crate::faults::{Deed, Family};
 use crate::plan::{BackendPlan, Plan};
 use crate::run::{Outcome, run_with};
+use crate::trace::Tracing;
 
 /// When the first step may come: a group that is left alone has a leader by then, and its users have begun.
 const BEGIN: Duration = Duration::from_millis(1_500);
@@ -126,9 +127,9 @@ pub fn plan_of(script: &Script) -> Plan {
 }
 
 /// Runs a script to its end, on a thread with enough stack. Nothing if there was no such thread.
-pub fn run(script: &Script, with_trace: bool) -> Option<Outcome> {
+pub fn run(script: &Script, tracing: Tracing) -> Option<Outcome> {
     let (plan, deeds) = (plan_of(script), script.deeds());
-    crate::batch::on_a_thread("script".to_owned(), move || run_with(&plan, deeds, with_trace))
+    crate::batch::on_a_thread("script".to_owned(), move || run_with(&plan, deeds, tracing))
 }
 
 impl fmt::Display for Script {

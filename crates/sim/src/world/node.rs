@@ -1,7 +1,8 @@
 //! One place where a node runs: a machine with a disk and clocks, on which processes come and go.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -9,7 +10,8 @@ use loadline_executor::{Backends, Step, Witness};
 use loadline_log::{JournalRecord, Threading, WalState};
 use loadline_raft_node::NodeObserver;
 use loadline_server::{Listeners, ServerConfig, World as ServerWorld, serve_in};
-use loadline_state_machine::{self as state_machine, ActionId, Hash, LogIndex, State};
+use loadline_state_machine::{self as state_machine, ActionId, Command, Hash, LogIndex, State};
+use tokio::runtime::Handle;
 
 use super::backend::{BackendPlace, Gate, NAME as BACKEND};
 use super::clock::MachineClock;
@@ -17,7 +19,7 @@ use super::disk::MachineDisk;
 use super::net::{PORT, Port, Silent, SimulatedDial};
 use crate::faults::Then;
 use crate::plan::Plan;
-use crate::record::{Applied, Place, Promise, Record, Seen};
+use crate::record::{Applied, Place, Promise, Record, Seen, Sizes};
 
 /// A machine. Clones are the same.
 #[derive(Debug, Clone)]
@@ -37,6 +39,10 @@ struct Inner {
     config: ServerConfig,
     wal_segment_bytes: u64,
     ambushes: Ambushes,
+    /// The runtime of the process that lives here.
+    runtime: Mutex<Option<Handle>>,
+    /// Entries in its log, by what it said last.
+    log_entries: Arc<AtomicU64>,
 }
 
 /// The name of a node as the network knows it.
@@ -83,6 +89,8 @@ impl Machine {
                 config,
                 wal_segment_bytes: plan.wal_segment_bytes,
                 ambushes,
+                runtime: Mutex::default(),
+                log_entries: Arc::default(),
             }),
         }
     }
@@ -96,6 +104,20 @@ impl Machine {
         *self.inner.disk.lock().unwrap_or_else(PoisonError::into_inner) = MachineDisk::new(seed);
     }
 
+    /// What the process that lives here has outstanding and keeps.
+    pub fn sizes(&self) -> Sizes {
+        let runtime = self.inner.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        let disk = self.disk().model;
+        let files = disk.files();
+        let of = |folder: &'static str| files.iter().filter(move |path| path.starts_with(folder));
+        Sizes {
+            tasks: runtime.as_ref().map_or(0, |runtime| runtime.metrics().num_alive_tasks()),
+            log_entries: self.inner.log_entries.load(Ordering::Relaxed),
+            log_bytes: of("wal/").filter_map(|path| disk.contents(path).ok()).map(|bytes| bytes.len()).sum(),
+            snapshots: of("snapshots/").count(),
+        }
+    }
+
     pub fn lives(&self) -> u64 {
         self.inner.lives.load(Ordering::Relaxed)
     }
@@ -106,10 +128,17 @@ impl Machine {
         let life = inner.lives.fetch_add(1, Ordering::Relaxed) + 1;
         let (record, node) = (inner.record.clone(), self.place);
         record.see(Seen::Started { node, life });
+        *inner.runtime.lock().unwrap_or_else(PoisonError::into_inner) = Some(Handle::current());
         let why = match Port::bind().await {
             Err(error) => format!("cannot listen: {error}"),
             Ok(port) => {
-                let onlooker = Arc::new(Onlooker { node, life, record: record.clone(), promised: Mutex::default() });
+                let onlooker = Arc::new(Onlooker {
+                    node,
+                    life,
+                    record: record.clone(),
+                    promised: Mutex::default(),
+                    log_entries: inner.log_entries.clone(),
+                });
                 let disk = self.disk();
                 let world = ServerWorld {
                     disk: Arc::new(disk.model.reopen()),
@@ -157,6 +186,7 @@ struct Onlooker {
     life: u64,
     record: Record,
     promised: Mutex<Option<Promise>>,
+    log_entries: Arc<AtomicU64>,
 }
 
 fn promise(state: &WalState) -> Promise {
@@ -183,6 +213,8 @@ impl NodeObserver for Onlooker {
     }
 
     fn promised(&self, state: &WalState) {
+        let (last, purged) = (state.last.map_or(0, |last| last.index), state.purged.map_or(0, |purged| purged.index));
+        self.log_entries.store(last.saturating_sub(purged), Ordering::Relaxed);
         let promise = promise(state);
         let mut before = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
         // Only what is news: every batch promises something.
@@ -210,27 +242,49 @@ impl NodeObserver for Onlooker {
 
 /// Steps at which somebody lies in wait, for whoever comes. Clones are the same.
 #[derive(Debug, Clone, Default)]
-pub struct Ambushes(Arc<Mutex<Vec<(Step, u64, Then)>>>);
+pub struct Ambushes(Arc<Mutex<Laid>>);
+
+#[derive(Debug, Default)]
+struct Laid {
+    ambushes: Vec<(Step, u64, Then)>,
+    /// Actions of which a try is out.
+    in_doubt: BTreeSet<ActionId>,
+}
 
 impl Ambushes {
     pub fn lay(&self, step: Step, skip: u64, then: Then) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((step, skip, then));
+        self.laid().ambushes.push((step, skip, then));
     }
 
     pub fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.laid().ambushes.clear();
+    }
+
+    /// Whether nobody knows what came of an action.
+    pub fn doubt(&self, action: ActionId, is_in_doubt: bool) {
+        let doubts = &mut self.laid().in_doubt;
+        if is_in_doubt {
+            doubts.insert(action)
+        } else {
+            doubts.remove(&action)
+        };
+    }
+
+    fn laid(&self) -> MutexGuard<'_, Laid> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Somebody is at this step: what befalls them, if anything.
-    fn sprung(&self, at: Step) -> Option<Then> {
-        let mut laid = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = laid.iter().position(|(step, ..)| *step == at)?;
-        match laid[found].1.checked_sub(1) {
+    fn sprung(&self, at: Step, action: ActionId) -> Option<Then> {
+        let Laid { ambushes, in_doubt } = &mut *self.laid();
+        let for_this = |then: &Then| !matches!(then, Then::Overtaken(_)) || in_doubt.contains(&action);
+        let found = ambushes.iter().position(|(step, _, then)| *step == at && for_this(then))?;
+        match ambushes[found].1.checked_sub(1) {
             Some(left) => {
-                laid[found].1 = left;
+                ambushes[found].1 = left;
                 None
             }
-            None => Some(laid.remove(found).2),
+            None => Some(ambushes.remove(found).2),
         }
     }
 }
@@ -248,12 +302,16 @@ impl Witness for Watcher {
     fn reached(&self, step: Step, action: ActionId) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             self.record.see(Seen::Step { node: self.node, step, action });
-            if let Some(then) = self.ambushes.sprung(step) {
+            if let Some(then) = self.ambushes.sprung(step, action) {
                 // Nothing more happens here until the run, which sees this next, has done what is to be done.
                 self.gate.set_open(false);
-                self.record.see(Seen::Ambushed { node: self.node, then });
+                self.record.see(Seen::Ambushed { node: self.node, action, then });
             }
             self.gate.passed().await;
         })
+    }
+
+    fn says(&self, command: &Command) {
+        self.record.see(Seen::Said { node: self.node, command: Box::new(command.clone()) });
     }
 }

@@ -1,4 +1,11 @@
 //! One run: chaos, in which every invariant is checked at every step, then healing, until there is nothing left to do.
+//!
+//! Here: what goes on from step to step, and what is done to the world. [`healing`]: the second part, and when it is over.
+//! [`ambushed`]: what becomes of an executor that walked into an ambush. [`late`]: what was said once and arrives later.
+
+mod ambushed;
+mod healing;
+mod late;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,35 +14,38 @@ use std::time::Duration;
 
 use loadline_log::Disk as _;
 use loadline_raft_node::seed_randomness;
-use loadline_state_machine::{ActionStatus, ClusterId, Conclusion, State, Time};
+use loadline_state_machine::{ClusterId, State, Time};
 use tokio::sync::{mpsc, watch};
 
+use crate::calls::Call;
 use crate::dice::Dice;
-use crate::faults::{self, Deed, Family, Then};
+use crate::faults::{self, Deed, Family};
 use crate::history::Told;
-use crate::invariants::heals::WITHIN;
-use crate::invariants::{Judge, Violation};
+use crate::invariants::{Judge, NO_PANIC, Violation};
 use crate::journals;
+use crate::memory::live_bytes;
 use crate::operator::{self, Order};
 use crate::plan::Plan;
 use crate::record::{Phase, Place, Seen, Sighting};
-use crate::trace;
+use crate::stragglers;
+use crate::trace::{self, Tracing};
 use crate::watchers;
 use crate::workload::{User, client};
+use crate::world::World;
 use crate::world::clock::EPOCH_MS;
 use crate::world::node::host;
-use crate::world::{OUTSIDE, World};
+
+use self::ambushed::Overtaken;
+use self::late::Late;
 
 /// The user that finds out whether the group serves, once nothing goes wrong any more.
 const PROBE: &str = "probe";
 /// A process that ended by itself is started again after about so long.
 const RESTART_MS: (u64, u64) = (200, 1_500);
+/// How often processes are measured.
+const MEASURE_EVERY: Duration = Duration::from_secs(1);
 /// How often it is looked whether there is anything left to do.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Brakes follow on brakes; at some point it is enough.
-const HEAL_MAX: Duration = Duration::from_secs(180);
-/// A fault of a disk that is so far ahead never comes.
-const NEVER: u64 = 1 << 40;
 
 /// How a run went.
 #[derive(Debug)]
@@ -45,38 +55,41 @@ pub struct Outcome {
     /// Simulated.
     pub took: Duration,
     pub sightings: u64,
+    /// The most bytes that were allocated when it was looked, by all nodes and the simulator.
+    pub allocated: usize,
     /// One line for each sighting, if it was asked for.
     pub trace: Vec<String>,
 }
 
 /// Runs a seed to its end.
-pub fn run(plan: &Plan, with_trace: bool) -> Outcome {
-    run_with(plan, faults::schedule(plan), with_trace)
+pub fn run(plan: &Plan, tracing: Tracing) -> Outcome {
+    run_with(plan, faults::schedule(plan), tracing)
 }
 
 /// The same with other faults than the seed's.
-pub fn run_with(plan: &Plan, deeds: Vec<(Duration, Deed)>, with_trace: bool) -> Outcome {
+pub fn run_with(plan: &Plan, deeds: Vec<(Duration, Deed)>, tracing: Tracing) -> Outcome {
     seed_randomness(Dice::of(plan.seed, "raft").throw());
     loadline_mutants::start_coins(plan.seed);
     loadline_mutants::read_clock_with(simulated_ms);
-    let mut run = Run::new(plan, deeds, with_trace);
+    let mut run = Run::new(plan, deeds, tracing);
     let ended = catch_unwind(AssertUnwindSafe(|| run.until_it_is_over()));
     let violation = match ended {
         Ok(ended) => ended.err(),
         Err(panic) => {
             let said = panic.downcast_ref::<String>().map(String::as_str);
             let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
-            Some(Violation { invariant: "no-panic", at: run.world.record.now(), what: said.to_owned() })
+            Some(Violation { invariant: NO_PANIC, at: run.world.record.now(), what: said.to_owned() })
         }
     };
     let outcome = Outcome {
         seed: plan.seed,
         took: run.world.sim.elapsed(),
         sightings: run.sightings,
+        allocated: run.allocated,
         trace: std::mem::take(&mut run.trace),
         violation,
     };
-    if outcome.violation.as_ref().is_some_and(|violation| violation.invariant == "no-panic") {
+    if outcome.violation.as_ref().is_some_and(|violation| violation.invariant == NO_PANIC) {
         // Its destructors would find a world that was left in the middle of something.
         std::mem::forget(run);
     }
@@ -115,17 +128,36 @@ struct Run<'a> {
     /// The latest end of a brake that was seen.
     brake_until: Time,
     stop: watch::Sender<bool>,
+    /// Nodes that are held until another leader is at work.
+    outlasting: BTreeSet<Place>,
+    /// The executor that waits until what forbids its claim is recorded.
+    overtaken: Option<Overtaken>,
+    /// When the kill switch that was to overtake is taken back.
+    switch_on_at: Option<Duration>,
+    /// Who records that.
+    rusher: mpsc::UnboundedSender<Call>,
+    late: Late,
     dice: Dice,
-    with_trace: bool,
+    tracing: Tracing,
     trace: Vec<String>,
     sightings: u64,
+    allocated: usize,
 }
 
 impl<'a> Run<'a> {
-    fn new(plan: &'a Plan, deeds: Vec<(Duration, Deed)>, with_trace: bool) -> Run<'a> {
+    fn new(plan: &'a Plan, deeds: Vec<(Duration, Deed)>, tracing: Tracing) -> Run<'a> {
         let mut world = World::new(plan);
         let stop = watch::Sender::new(false);
         let (operator, orders) = mpsc::unbounded_channel();
+        let (rusher, rushed) = mpsc::unbounded_channel();
+        let (handed_on, arriving) = mpsc::unbounded_channel();
+        let record = world.record.clone();
+        if let Some(user) = User::new(plan, "rusher", record.clone()) {
+            world.invite(user.live_on(rushed));
+        }
+        if plan.has(Family::Straggler) {
+            world.invite(stragglers::live(arriving, record));
+        }
         people(plan, &mut world, &stop, orders);
         let mut dice = Dice::of(plan.seed, "run");
         if plan.has(Family::Drift) {
@@ -152,16 +184,22 @@ impl<'a> Run<'a> {
             served: None,
             brake_until: Time::from_millis(0),
             stop,
+            outlasting: BTreeSet::new(),
+            overtaken: None,
+            switch_on_at: None,
+            rusher,
+            late: Late::new(plan, handed_on),
             dice,
-            with_trace,
+            tracing,
             trace: Vec::new(),
             sightings: 0,
+            allocated: 0,
         }
     }
 
     fn until_it_is_over(&mut self) -> Result<(), Violation> {
         self.world.record.see(Seen::Phase(Phase::Chaos));
-        let mut look_at = Duration::ZERO;
+        let (mut look_at, mut measure_at) = (Duration::ZERO, MEASURE_EVERY);
         loop {
             let now = self.world.sim.elapsed();
             self.world.record.set_now(now);
@@ -170,7 +208,11 @@ impl<'a> Run<'a> {
             }
             self.do_what_is_due(now);
             if let Err(error) = self.world.sim.step() {
-                return Err(Violation { invariant: "no-panic", at: now, what: error.to_string() });
+                return Err(Violation { invariant: NO_PANIC, at: now, what: error.to_string() });
+            }
+            if now >= measure_at {
+                measure_at = now + MEASURE_EVERY;
+                self.measure();
             }
             for sighting in self.world.record.take() {
                 self.see(sighting)?;
@@ -187,24 +229,23 @@ impl<'a> Run<'a> {
 
     fn see(&mut self, sighting: Sighting) -> Result<(), Violation> {
         self.sightings += 1;
-        if self.with_trace {
-            self.trace.push(trace::line(&sighting));
+        match self.tracing {
+            Tracing::Off => {}
+            Tracing::Kept => self.trace.push(trace::line(&sighting)),
+            Tracing::Told(tell) => tell(&trace::line(&sighting)),
         }
         self.judge.see(&sighting)?;
         match sighting.what {
-            Seen::Applied(applied) => drop(self.latest.insert(applied.node, applied.state)),
+            Seen::Applied(applied) => {
+                self.late.applied(sighting.at, &applied);
+                self.overtakes(&applied);
+                self.latest.insert(applied.node, applied.state);
+            }
             Seen::Replaced { node, state, .. } => drop(self.latest.insert(node, *state)),
-            Seen::Ambushed { node, then } => match then {
-                Then::Kill | Then::LosePower => {
-                    self.kill(node, then == Then::LosePower);
-                    let again = sighting.at + self.dice.millis(RESTART_MS.0, RESTART_MS.1);
-                    self.restarts.insert(node, again);
-                }
-                Then::Pause(lasts) => {
-                    self.pause(node);
-                    self.resumes.insert(node, sighting.at + lasts);
-                }
-            },
+            Seen::Ambushed { node, action, then } => self.ambushed(sighting.at, node, action, then),
+            Seen::Said { node, command } => self.late.said(sighting.at, node, *command),
+            Seen::Elected { node, .. } => self.late.elected(node),
+            Seen::Ledger(line) => self.backend_was_called(sighting.at, &line),
             Seen::Removed { node } => {
                 self.lost = None;
                 let seed = self.world.dice.throw();
@@ -245,6 +286,15 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    fn measure(&mut self) {
+        for machine in self.world.machines.iter().filter(|machine| !self.down.contains(&machine.place)) {
+            self.world.record.see(Seen::Sizes { node: machine.place, sizes: machine.sizes() });
+        }
+        let bytes = live_bytes();
+        self.allocated = self.allocated.max(bytes);
+        self.world.record.see(Seen::Allocated { bytes });
+    }
+
     fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         self.world.record.see(Seen::Phase(phase));
@@ -263,6 +313,9 @@ impl<'a> Run<'a> {
             self.world.record.deed(deed.to_string());
             self.carry_out(&deed);
         }
+        self.late.deliver_what_is_due(now);
+        self.let_the_overtaken_go(now);
+        self.switch_on_again(now);
         let due: Vec<Place> = self.resumes.iter().filter(|(_, at)| **at <= now).map(|(place, _)| *place).collect();
         for place in due {
             self.world.record.deed(Deed::Resume { node: place }.to_string());
@@ -368,6 +421,7 @@ impl<'a> Run<'a> {
             return;
         }
         self.resume(place);
+        self.overtaken.take_if(|overtaken| overtaken.node == place);
         self.world.machines[place].gate.set_open(true);
         for other in self.world.others(place) {
             self.world.sim.partition(host(place), other);
@@ -405,6 +459,7 @@ impl<'a> Run<'a> {
 
     fn resume(&mut self, place: Place) {
         self.resumes.remove(&place);
+        self.outlasting.remove(&place);
         if !self.paused.remove(&place) {
             return;
         }
@@ -413,108 +468,11 @@ impl<'a> Run<'a> {
         }
         self.world.machines[place].gate.set_open(true);
     }
-
-    /// From now on nothing goes wrong, and users do nothing any more.
-    fn heal(&mut self) {
-        self.enter(Phase::Heal);
-        self.healing_since = self.world.sim.elapsed();
-        self.deeds.clear();
-        self.world.ambushes.clear();
-        self.stop.send_replace(true);
-        for place in 0..self.world.machines.len() {
-            self.resume(place);
-            let disk = self.world.machines[place].disk();
-            disk.pace.set(Duration::ZERO);
-            disk.model.set_capacity(None);
-            disk.model.fail_sync(NEVER);
-            disk.model.fail_write(NEVER);
-            if disk.model.power_is_off() {
-                self.kill(place, true);
-            }
-            disk.model.cut_power_at(NEVER);
-        }
-        self.world.sim.set_fail_rate(0.0);
-        self.world.sim.set_max_message_latency(self.plan.latency.1);
-        let hosts: Vec<String> = (0..self.world.machines.len()).map(host).chain([OUTSIDE.to_owned()]).collect();
-        for (place, a) in hosts.iter().enumerate() {
-            for b in &hosts[place + 1..] {
-                self.world.sim.release(a.as_str(), b.as_str());
-            }
-        }
-        let down: Vec<Place> = self.down.iter().copied().collect();
-        down.into_iter().for_each(|place| self.restart(place));
-        self.world.backend.tell(|backend| backend.behave());
-    }
-
-    /// Whether everything is done. An error if it takes too long.
-    fn is_over(&mut self, now: Duration) -> Result<bool, Violation> {
-        let late = |what: String| Err(Violation { invariant: "heals", at: now, what });
-        let Some((served_at, index)) = self.served else {
-            if now > self.healing_since + WITHIN {
-                return late(format!("nothing goes wrong since {:?}, and nobody serves", self.healing_since));
-            }
-            return Ok(false);
-        };
-        let behind: Vec<String> = (0..self.plan.machines)
-            .filter(|place| self.latest.get(place).is_none_or(|state| state.applied().0 < index))
-            .map(host)
-            .collect();
-        let newest = self.latest.values().max_by_key(|state| state.applied());
-        let Some(state) = newest else { return Ok(false) };
-        let (left, brake_until) = left_to_do(state, self.plan.patient);
-        self.brake_until = self.brake_until.max(brake_until);
-        if behind.is_empty() && left.is_empty() {
-            self.enter(Phase::Converged);
-            for sighting in self.world.record.take() {
-                self.see(sighting)?;
-            }
-            return Ok(true);
-        }
-        let brakes_over = state.now() > self.brake_until + span(WITHIN);
-        if now > served_at + HEAL_MAX || (now > served_at + WITHIN && brakes_over) {
-            let behind =
-                if behind.is_empty() { String::new() } else { format!("{} did not catch up; ", behind.join(", ")) };
-            return late(format!("since {served_at:?} it serves, and has not converged: {behind}{}", left.join(", ")));
-        }
-        Ok(false)
-    }
-}
-
-fn span(duration: Duration) -> loadline_state_machine::Span {
-    loadline_state_machine::Span::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn pairs(a: &[String], b: &[String]) -> Vec<(String, String)> {
     let all = a.iter().flat_map(|a| b.iter().map(move |b| (a.clone(), b.clone())));
     all.filter(|(a, b)| a != b).collect()
-}
-
-/// What is not done, in words, and when the last brake that holds any of it runs out.
-fn left_to_do(state: &State, patient: bool) -> (Vec<String>, Time) {
-    let mut left = Vec::new();
-    let mut until = Time::from_millis(0);
-    for action in state.actions() {
-        if let ActionStatus::Pending { not_before: Some(at) } = action.status {
-            until = until.max(at);
-        }
-        left.push(format!("action {} is {}", action.id, action.status.code()));
-    }
-    left.extend(state.operations().map(|operation| format!("operation {} is under way", operation.id)));
-    for cluster in state.clusters_after(None) {
-        let Some(standing) = state.standing(cluster.id) else { continue };
-        if standing.conclusion() != Some(Conclusion::Held) {
-            continue;
-        }
-        let Some(decision) = standing.decision() else { continue };
-        for held in &decision.brakes {
-            let Some(at) = held.until else { continue };
-            until = until.max(at);
-            if patient {
-                left.push(format!("{} is held by {}", cluster.name, held.brake.code()));
-            }
-        }
-    }
-    (left, until)
 }
 
 /// Everybody who is not a node.

@@ -1,0 +1,106 @@
+//! A process for each seed.
+//!
+//! A panic is caught where it can be. One that comes while another is being handled, or from a destructor at the wrong moment,
+//! ends its process, and there are assertions below the product that do so when a mutant has broken what they rely on. In
+//! a process of its own that is the failure of one seed, and the other seeds go on.
+
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use loadline_mutants::Mutant;
+use loadline_sim::batch::died;
+use loadline_sim::invariants::{Violation, named};
+use loadline_sim::run::Outcome;
+
+/// Runs a seed in a process of its own.
+pub(crate) fn run(seed: u64, mutant: Option<Mutant>) -> Outcome {
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return died(seed, format!("this program cannot find itself: {error}")),
+    };
+    let mut child = Command::new(program);
+    child.arg("seed").arg(seed.to_string());
+    if let Some(mutant) = mutant {
+        child.arg("--mutant").arg(mutant.name());
+    }
+    match child.output() {
+        Ok(output) => heard(seed, &output),
+        Err(error) => died(seed, format!("no process could be started for it: {error}")),
+    }
+}
+
+/// What a child says of its seed: how long it took and how much was seen, and what does not hold, if anything.
+pub(crate) fn told(outcome: &Outcome) -> String {
+    let Outcome { took, sightings, allocated, violation, .. } = outcome;
+    let mut text = format!("{}\t{sightings}\t{allocated}\n", took.as_micros());
+    if let Some(Violation { invariant, at, what }) = violation {
+        text.push_str(&format!("{invariant}\t{}\t{}\n", at.as_micros(), what.replace(['\n', '\t'], " ")));
+    }
+    text
+}
+
+fn heard(seed: u64, output: &Output) -> Outcome {
+    let text = String::from_utf8_lossy(&output.stdout);
+    match understood(seed, &text).filter(|_| output.status.success()) {
+        Some(outcome) => outcome,
+        None => {
+            let last_words = last_words(&String::from_utf8_lossy(&output.stderr));
+            died(seed, format!("its process ended with {}: {last_words}", output.status))
+        }
+    }
+}
+
+fn understood(seed: u64, text: &str) -> Option<Outcome> {
+    let micros = |text: &str| text.parse().ok().map(Duration::from_micros);
+    let mut lines = text.lines();
+    let mut figures = lines.next()?.split('\t');
+    let (took, sightings, allocated) = (figures.next()?, figures.next()?, figures.next()?);
+    let violation = match lines.next() {
+        None => None,
+        Some(line) => {
+            let mut parts = line.splitn(3, '\t');
+            let (invariant, at, what) = (parts.next()?, parts.next()?, parts.next()?);
+            Some(Violation { invariant: named(invariant)?, at: micros(at)?, what: what.to_owned() })
+        }
+    };
+    let (sightings, allocated) = (sightings.parse().ok()?, allocated.parse().ok()?);
+    Some(Outcome { seed, violation, took: micros(took)?, sightings, allocated, trace: Vec::new() })
+}
+
+/// The first panic, which brought about the others: where it was, and what it said.
+fn last_words(stderr: &str) -> String {
+    let from = stderr.lines().skip_while(|line| !line.contains("panicked at"));
+    let words: Vec<&str> = from.take(2).map(str::trim).collect();
+    if words.is_empty() { "no words".to_owned() } else { words.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_child_says_is_understood_as_it_was_meant() {
+        let violation =
+            Violation { invariant: "outcomes", at: Duration::from_millis(1_234), what: "two\nlines".into() };
+        for violation in [None, Some(violation)] {
+            let took = Duration::from_micros(5);
+            let outcome = Outcome { seed: 7, violation, took, sightings: 3, allocated: 4, trace: Vec::new() };
+            let heard = understood(7, &told(&outcome)).unwrap();
+            assert_eq!((heard.seed, heard.took, heard.sightings, heard.allocated), (7, took, 3, 4));
+            assert_eq!(heard.violation.is_some(), outcome.violation.is_some());
+            if let (Some(heard), Some(meant)) = (heard.violation, outcome.violation) {
+                assert_eq!((heard.invariant, heard.at, heard.what.as_str()), (meant.invariant, meant.at, "two lines"));
+            }
+        }
+        assert!(understood(7, "").is_none());
+        assert!(understood(7, "5\t3\t4\nnonsense\t1\twhat").is_none());
+    }
+
+    #[test]
+    fn of_a_process_that_died_the_first_panic_is_told() {
+        let stderr =
+            "noise\nthread 'seed 1' panicked at a.rs:1:\nassertion failed\nthread 'seed 1' panicked at b.rs:2:\nx";
+        assert_eq!(last_words(stderr), "thread 'seed 1' panicked at a.rs:1: assertion failed");
+        assert_eq!(last_words(""), "no words");
+    }
+}
