@@ -440,10 +440,11 @@ impl<'a> Run<'a> {
         if self.lost == Some(place) || !self.down.remove(&place) {
             return;
         }
+        // First this: of a process that ended by itself, what it left behind goes only now, in an order that is not the seed's.
+        self.world.sim.bounce(host(place));
         for other in self.world.others(place) {
             self.world.sim.repair(host(place), other);
         }
-        self.world.sim.bounce(host(place));
     }
 
     fn pause(&mut self, place: Place) {
