@@ -45,6 +45,6 @@ pub const KNOWN: &[Known] = &[
     at(Mutant::ManagedOnlyIgnored, 26, "managed-only"),
     at(Mutant::DuplicateNames, 1, "names"),
     at(Mutant::BrakesReleasedAtFailover, 2, "brakes"),
-    at(Mutant::ReadWithoutAsking, 3, "linearizable"),
+    at(Mutant::ReadWithoutAsking, 11, "linearizable"),
     at(Mutant::WatchSkipsOnResume, 14, "watches"),
 ];
