@@ -265,3 +265,12 @@ fn appendix_g_every_option_of_every_type() {
     }
     assert_eq!(world.state.strategy_count(), 4);
 }
+
+#[test]
+fn permissions_every_role_is_in_the_catalogue() {
+    let mut world = World::new();
+    world.run("CREATE ROLE boss SUPERUSER; CREATE ROLE reader");
+    let roles = world.rows("SELECT rolname, rolsuper, rolcanlogin FROM pg_roles ORDER BY rolname");
+    assert_eq!(roles, ["boss|true|false", "loadline|true|true", "reader|false|false"]);
+    assert_eq!(world.rows("SELECT usename FROM pg_user"), ["loadline"], "those that can log in");
+}

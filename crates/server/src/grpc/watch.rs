@@ -15,13 +15,16 @@ use loadline_api::v1::{Changes, ResourceChange, Snapshot, WatchRequest, WatchRes
 use loadline_api::{fields, millis, resource, resource_change, size_of};
 use loadline_mutants::Mutant;
 use loadline_raft_node::{Consistency, Feed, Happened, Node};
-use loadline_state_machine::{self as domain, Event, LogIndex, ResourceKind, ResourceName, State, resource_changes};
+use loadline_state_machine::{
+    self as domain, Actor, Event, LogIndex, ResourceKind, ResourceName, State, resource_changes,
+};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Response, Status};
 
+use super::actor::actor_of;
 use super::errors::{self, Answer};
 use super::exchange::name_nodes;
 use super::listing;
@@ -50,6 +53,7 @@ impl Watch for WatchService {
     type WatchStream = Messages;
 
     async fn watch(&self, request: Request<WatchRequest>) -> Result<Response<Messages>, Status> {
+        let actor = actor_of(&request)?;
         let request = request.into_inner();
         let wanted = Wanted::read(&request)?;
         let (snapshot, feed) = match request.from_revision {
@@ -69,6 +73,7 @@ impl Watch for WatchService {
         let (last_word, end) = oneshot::channel();
         let watching = Watching {
             node: self.node.clone(),
+            actor,
             feed,
             wanted,
             messages,
@@ -168,6 +173,8 @@ enum Ended {
 /// One watch, at work.
 struct Watching {
     node: Node,
+    /// Who watches: for as long as they may read.
+    actor: Actor,
     feed: Feed,
     wanted: Wanted,
     messages: mpsc::Sender<WatchResponse>,
@@ -196,15 +203,26 @@ impl Watching {
                 () = gone.closed() => return Err(Ended::Alone),
                 // Before the feed: where much happens that nobody here wants to see, the feed never runs dry.
                 () = tokio::time::sleep_until(progress_at) => {
+                    // A token may have expired though nothing happens.
+                    self.check_reader()?;
                     let revision = self.feed.position().0.saturating_sub(1);
                     self.send(WatchResponse { revision, body: Some(Body::Progress(true)) }).await?;
                 }
                 happened = self.feed.next() => {
                     let happened = happened.map_err(|error| Ended::With(errors::feed(&error)))?;
+                    self.check_reader()?;
                     self.send_changes(&happened).await?;
                 }
             }
         }
+    }
+
+    /// Whoever has lost the right to read since the watch began sees nothing of what comes after.
+    fn check_reader(&self) -> Result<(), Ended> {
+        let refused = |rejection: domain::Rejection| {
+            Ended::With(errors::unauthenticated(rejection.code(), &rejection.to_string()))
+        };
+        self.node.latest().authorize_reader(&self.actor).map_err(refused)
     }
 
     async fn send_snapshot(&mut self, state: &State) -> Result<(), Ended> {

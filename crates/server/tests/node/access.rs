@@ -206,7 +206,19 @@ async fn every_call_is_answered_to_exactly_those_who_may() {
     // Taken back, it counts at once, also in the middle of a connection.
     root.admin().revoke_usage(usage("here-user", "here")).await.unwrap();
     refused(callers[2].scaling().pause_cluster(pause("here")).await, Code::PermissionDenied, "USAGE_NEEDED", &[]);
+    let mut watch = WatchClient::new(callers[2].0.clone());
+    let mut watched = watch.watch(v1::WatchRequest::default()).await.unwrap().into_inner();
+    assert!(watched.message().await.unwrap().is_some(), "it sees what is there");
     root.admin().delete_role(delete("here-user")).await.unwrap();
+    // Nor does a watch go on that began when it still could.
+    let ended = loop {
+        match watched.message().await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("a watch that ends says why"),
+            Err(status) => break status,
+        }
+    };
+    assert_eq!(ended.code(), Code::Unauthenticated, "{ended:?}");
     refused(callers[2].scaling().pause_cluster(pause("here")).await, Code::Unauthenticated, "INVALID_TOKEN", &[]);
 }
 

@@ -46,6 +46,27 @@ const MATRIX: &[(&str, &str)] = &[
     ),
     ("DROP ALL SCALING STRATEGIES FOR ALL CLUSTERS LIKE 'he%'", "+++x"),
     ("CREATE SCALING STRATEGY FOR ALL CLUSTERS LIKE 'new{n}%' TYPE BURST WITH (BURST_SIZE = '100cc')", "++xx"),
+    // The same as rows, and what is asked for beside the strategies.
+    (
+        "UPDATE mz_scaling_strategies SET config = config || '{\"cooldown_s\": {n}}'::jsonb WHERE strategy_type = 'target_size' \
+         AND cluster_id = (SELECT id FROM mz_clusters WHERE name = 'here')",
+        "+++x",
+    ),
+    (
+        "UPDATE mz_scaling_strategies SET config = config || '{\"cooldown_s\": {n}}'::jsonb WHERE strategy_type = 'target_size' \
+         AND cluster_id = (SELECT id FROM mz_clusters WHERE name = 'there')",
+        "++xx",
+    ),
+    ("DELETE FROM mz_scaling_strategies WHERE cluster_id IS NULL AND cluster_pattern IS NULL", "++xx"),
+    (
+        "UPDATE mz_scaling_strategy_state SET payload = jsonb_build_object('last_change_at', now()) FROM mz_clusters c \
+         WHERE c.id = cluster_id AND c.name = 'here'",
+        "+++x",
+    ),
+    ("CREATE CLUSTER REPLICA here.r{n} SIZE = '100cc'", "+++x"),
+    ("CREATE CLUSTER REPLICA there.r{n} SIZE = '100cc'", "++xx"),
+    ("DROP CLUSTER REPLICA IF EXISTS here.none", "+++x"),
+    ("DROP CLUSTER REPLICA IF EXISTS there.none", "++xx"),
     // What belongs to everybody.
     ("ALTER SYSTEM SET request_window = '{n}m'", "+xxx"),
     ("ALTER SYSTEM RESET request_window", "+xxx"),

@@ -86,6 +86,14 @@ pub(crate) fn authorize(state: &State, at: Moment, actor: &Actor, command: &Comm
 }
 
 impl State {
+    /// Whether this actor may still read: whoever was let in once may have lost the role, the token or the trust since.
+    pub fn authorize_reader(&self, actor: &Actor) -> Result<(), Rejection> {
+        if !self.roles.closed() {
+            return Ok(());
+        }
+        power(self, self.now, actor).map(drop)
+    }
+
     /// Whether this actor may do what is no command and takes a superuser: change who is a member, or take a backup.
     /// `what` is what a person would call it.
     pub fn authorize_operator(&self, actor: &Actor, what: &'static str) -> Result<(), Rejection> {

@@ -73,6 +73,8 @@ impl Rows for Made {
 /// Who owns everything.
 pub(crate) const OWNER_OID: i64 = 10;
 pub(crate) const DATABASE_OID: i64 = 5;
+/// Of the roles, by name: an oid is good for one query.
+pub(crate) const ROLES_OID: i64 = 60_000;
 const TABLES_OID: i64 = 20_000;
 const KEYS_OID: i64 = 30_000;
 

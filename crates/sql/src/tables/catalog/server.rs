@@ -1,6 +1,8 @@
 //! The server itself: its one database, who is here, what is set.
 
-use super::{DATABASE_OID, Listed, OWNER_OID};
+use loadline_state_machine::Role;
+
+use super::{DATABASE_OID, Listed, OWNER_OID, ROLES_OID};
 use crate::tables::source::Source;
 use crate::tables::value::{Kind, Value};
 
@@ -47,9 +49,32 @@ pub(crate) static PG_DATABASE: Listed = Listed {
     },
 };
 
-/// Those that a session can be of. Who else there is, roles tell.
-pub(crate) fn roles(source: &Source) -> Vec<(i64, String, bool)> {
-    vec![(OWNER_OID, source.session.user.clone(), true)]
+/// One that can be given privileges, or that somebody is here as.
+pub(crate) struct RoleRow {
+    oid: i64,
+    name: String,
+    superuser: bool,
+    can_log_in: bool,
+}
+
+/// All roles there are, and whoever asks: on a machine that is trusted that may be a name without a role.
+pub(crate) fn roles(source: &Source) -> Vec<RoleRow> {
+    let own = &source.session.user;
+    let asks = source.state.role(own);
+    let first = RoleRow {
+        oid: OWNER_OID,
+        name: own.clone(),
+        superuser: asks.is_none_or(|role| role.superuser),
+        can_log_in: asks.is_none_or(Role::can_log_in),
+    };
+    let others = source.state.roles_after(None).filter(|role| role.name != *own);
+    let others = (ROLES_OID..).zip(others).map(|(oid, role)| RoleRow {
+        oid,
+        name: role.name.clone(),
+        superuser: role.superuser,
+        can_log_in: role.can_log_in(),
+    });
+    std::iter::once(first).chain(others).collect()
 }
 
 pub(crate) static PG_ROLES: Listed = Listed {
@@ -71,14 +96,14 @@ pub(crate) static PG_ROLES: Listed = Listed {
         ("oid", Kind::Oid),
     ],
     rows: |source| {
-        let row = |(oid, name, superuser): (i64, String, bool)| {
+        let row = |RoleRow { oid, name, superuser, can_log_in }: RoleRow| {
             vec![
                 Value::Text(name),
                 Value::Bool(superuser),
                 Value::Bool(true),
                 Value::Bool(superuser),
                 Value::Bool(false),
-                Value::Bool(true),
+                Value::Bool(can_log_in),
                 Value::Bool(false),
                 Value::Int(-1),
                 Value::Null,
@@ -97,8 +122,8 @@ pub(crate) static PG_USER: Listed = Listed {
     name: "pg_user",
     columns: &[("usename", Kind::Name), ("usesysid", Kind::Oid), ("usesuper", Kind::Bool)],
     rows: |source| {
-        let row = |(oid, name, superuser)| vec![Value::Text(name), Value::Int(oid), Value::Bool(superuser)];
-        roles(source).into_iter().map(row).collect()
+        let row = |it: RoleRow| vec![Value::Text(it.name), Value::Int(it.oid), Value::Bool(it.superuser)];
+        roles(source).into_iter().filter(|it| it.can_log_in).map(row).collect()
     },
 };
 
