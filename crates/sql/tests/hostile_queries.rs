@@ -125,7 +125,7 @@ fn is_printed_as_itself(text: &str) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
     fn any_query_is_printed_as_itself_and_ends_with_rows_or_with_an_error(text in select()) {

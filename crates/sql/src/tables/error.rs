@@ -15,6 +15,8 @@ pub(crate) mod code {
     pub(crate) const UNDEFINED_OBJECT: SqlState = SqlState("42704");
     pub(crate) const AMBIGUOUS_COLUMN: SqlState = SqlState("42702");
     pub(crate) const GROUPING: SqlState = SqlState("42803");
+    pub(crate) const WINDOWING: SqlState = SqlState("42P20");
+    pub(crate) const OUT_OF_RANGE: SqlState = SqlState("22003");
     pub(crate) const INVALID_TEXT: SqlState = SqlState("22P02");
     pub(crate) const TOO_MUCH: SqlState = SqlState("54000");
     pub(crate) const CANCELLED: SqlState = SqlState("57014");

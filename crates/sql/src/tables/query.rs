@@ -95,7 +95,7 @@ fn prepare_as(query: &Query, text: &str, search_path: &[String], plan: bool) -> 
     };
     let failure = Arc::default();
     let connection = prepared.connection(&Arc::new(nothing), &failure).map_err(|error| prepared.explain(&error))?;
-    let statement = connection.prepare(&prepared.sql).map_err(|error| prepared.explain(&error))?;
+    let statement = connection.prepare(&prepared.sql).map_err(|error| about_the_text(prepared.explain(&error)))?;
     let said: Vec<rusqlite::Column<'_>> = statement.columns().collect();
     let known = kinds::columns(query, &Scope::new(search_path)).filter(|known| known.len() == said.len());
     prepared.columns = if plan {
@@ -114,6 +114,12 @@ fn prepare_as(query: &Query, text: &str, search_path: &[String], plan: bool) -> 
         said.iter().enumerate().map(column).collect()
     };
     Ok(prepared)
+}
+
+/// Found before anything was looked at: whatever it is, the text is to blame.
+fn about_the_text(error: QueryError) -> QueryError {
+    let sqlstate = if error.sqlstate == code::INTERNAL { code::SYNTAX } else { error.sqlstate };
+    QueryError { sqlstate, ..error }
 }
 
 impl Prepared {
@@ -235,6 +241,19 @@ impl Prepared {
         }
         if said.contains("string or blob too big") || said.contains("too many") || said.contains("too large") {
             return QueryError::new(code::TOO_MUCH, said);
+        }
+        if said.contains("window function") {
+            return QueryError::new(code::WINDOWING, said);
+        }
+        if said.contains("Invalid filter parameter type") {
+            let message = "a function in FROM was given a value of another type than it takes";
+            return QueryError::new(code::UNDEFINED_FUNCTION, message);
+        }
+        if said.contains("integer overflow") {
+            return QueryError::new(code::OUT_OF_RANGE, "bigint out of range");
+        }
+        if said.contains("JSON") {
+            return QueryError::new(code::INVALID_TEXT, said);
         }
         QueryError::new(code::INTERNAL, said)
     }

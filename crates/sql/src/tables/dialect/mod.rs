@@ -205,7 +205,17 @@ impl Rewriter<'_> {
                     Literal::DollarQuotedString(it) => {
                         *value = Literal::SingleQuotedString(std::mem::take(&mut it.value));
                     }
-                    Literal::Placeholder(name) => *name = name.replacen('$', "?", 1),
+                    Literal::Placeholder(name) => {
+                        let number = name.strip_prefix('$').and_then(|number| number.parse::<u16>().ok());
+                        // SQLite knows parameters by name, too; nobody could give one.
+                        let number = number.filter(|number| *number > 0).ok_or_else(|| {
+                            QueryError::new(
+                                code::SYNTAX,
+                                format!("parameters are $1, $2 and so on, and not \"{name}\""),
+                            )
+                        })?;
+                        *name = format!("?{number}");
+                    }
                     _ => {}
                 }
                 return Ok(());
