@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use loadline_api::v1::change::Change as Step;
+use loadline_api::v1::tagged_write::Write as Wanted;
 use loadline_api::v1::{
     Change, Consistency, GetRequest, ListRequest, ListResponse, ReadResponse, Resource, TransactRequest, WriteOptions,
     WriteResponse,
@@ -144,6 +145,12 @@ impl Client {
     pub async fn transact(&self, steps: Vec<Step>, writing: Writing) -> Result<WriteResponse, Error> {
         let changes: Vec<Change> = steps.into_iter().map(|step| Change { change: Some(step) }).collect();
         let ask = |id| TransactRequest { options: Some(options(id, writing)), changes: changes.clone() };
+        if self.options.stream_writes {
+            let ask = |id| Wanted::Transact(ask(id));
+            return self
+                .call(self.limits(), Repeat::Freely, ask, |channel, request| self.stream(channel, request))
+                .await;
+        }
         let send = |channel, request| async move { Client::admin(channel).transact(request).await };
         self.call(self.limits(), Repeat::Freely, ask, send).await
     }

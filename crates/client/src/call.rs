@@ -218,7 +218,8 @@ impl Client {
             Ok(channel) => channel,
             Err(NotConnected(why)) => return Err(Failure::NotSent(why)),
         };
-        let request = self.request(ask(), Some(until));
+        let mut request = self.request(ask(), Some(until));
+        request.extensions_mut().insert(endpoint.clone());
         match tokio::time::timeout_at(until, send(channel, request)).await {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
             Ok(Err(status)) => Err(Failure::of(&status)),

@@ -26,6 +26,9 @@ pub struct Options {
     pub actor: String,
     /// A token of a role, where a login is needed.
     pub token: Option<Secret>,
+    /// Writes of callers that share this client share a stream, too. Each is recorded and answered by itself, for a fraction of
+    /// what a call of its own costs. Worth it for programs that write all the time, from many tasks.
+    pub stream_writes: bool,
 }
 
 impl Default for Options {
@@ -39,6 +42,7 @@ impl Default for Options {
             transfer_timeout: Duration::from_secs(600),
             actor: default_actor(),
             token: None,
+            stream_writes: false,
         }
     }
 }

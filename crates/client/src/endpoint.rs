@@ -1,6 +1,7 @@
 //! Where nodes listen: parsing what a user wrote, and the connections that were made.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,6 +12,7 @@ use tonic::transport::Channel;
 
 use crate::call::Backoff;
 use crate::surroundings::Surroundings;
+use crate::writes::{Asks, WriteStream};
 
 /// The gRPC listener of one node, as `host:port`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,6 +115,8 @@ struct PoolInner {
     /// Counts up; modulo the number of endpoints it is the one in use.
     turn: AtomicUsize,
     channels: Mutex<BTreeMap<Endpoint, Channel>>,
+    /// By endpoint and by who writes.
+    writes: Mutex<BTreeMap<(Endpoint, Asks), WriteStream>>,
     connect_timeout: Duration,
     surroundings: Arc<dyn Surroundings>,
 }
@@ -127,6 +131,7 @@ impl Pool {
             endpoints: endpoints.0,
             turn: AtomicUsize::new(0),
             channels: Mutex::new(BTreeMap::new()),
+            writes: Mutex::new(BTreeMap::new()),
             connect_timeout,
             surroundings,
         }))
@@ -188,6 +193,30 @@ impl Pool {
     /// Drops the connection to a node that did not answer, so that the next call does not wait on it again.
     pub(crate) fn forget(&self, endpoint: &Endpoint) {
         self.channels().remove(endpoint);
+        self.writes().retain(|(of, _), _| of != endpoint);
+    }
+
+    /// The stream of writes to `endpoint`: the one there is, or a new one over `channel`.
+    pub(crate) fn write_stream(&self, endpoint: &Endpoint, asks: Asks, channel: Channel) -> WriteStream {
+        let mut writes = self.writes();
+        let open = |asks: &Asks| WriteStream::open(channel, asks);
+        match writes.entry((endpoint.clone(), asks)) {
+            Entry::Occupied(there) if !there.get().is_over() => there.get().clone(),
+            Entry::Occupied(mut over) => {
+                let stream = open(&over.key().1);
+                over.insert(stream.clone());
+                stream
+            }
+            Entry::Vacant(none) => {
+                let stream = open(&none.key().1);
+                none.insert(stream).clone()
+            }
+        }
+    }
+
+    fn writes(&self) -> std::sync::MutexGuard<'_, BTreeMap<(Endpoint, Asks), WriteStream>> {
+        // As of the other map.
+        self.0.writes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn channels(&self) -> std::sync::MutexGuard<'_, BTreeMap<Endpoint, Channel>> {

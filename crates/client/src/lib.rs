@@ -9,6 +9,7 @@
 //! - `roles.rs`: roles, passwords, tokens, privileges
 //! - `scaling.rs`: strategies, decisions, operations, actions, pauses, one report of signals
 //! - [`SignalStream`]: reports of a collector, recorded once each across nodes
+//! - `writes.rs`: writes of many callers on one stream
 //! - [`Watch`]: changes from a revision on, with no gap and no repeat across nodes
 //! - `status.rs`: every node's own view, with state hashes taken at one index so that they can be compared
 //! - `operator.rs`: peers, leadership, snapshots
@@ -30,6 +31,7 @@ mod signals;
 mod status;
 mod surroundings;
 mod watch;
+mod writes;
 
 pub use admin::{Found, Kind, Listing, Reading, Writing};
 pub use client::{Client, Options, default_actor};

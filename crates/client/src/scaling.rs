@@ -2,6 +2,7 @@
 
 use loadline_api::v1::scaling_client::ScalingClient;
 use loadline_api::v1::signals_client::SignalsClient;
+use loadline_api::v1::tagged_write::Write as Wanted;
 use loadline_api::v1::{
     AbandonActionRequest, ApproveActionRequest, CreateReplicaRequest, CreateStrategyRequest, DeleteReplicaRequest,
     DeleteStrategyRequest, ExplainRequest, ExplainResponse, GetRequest, ListResponse, ListScalingRequest,
@@ -67,10 +68,33 @@ impl ScalingWrite {
     }
 }
 
+impl From<ScalingWrite> for Wanted {
+    fn from(write: ScalingWrite) -> Wanted {
+        match write {
+            ScalingWrite::CreateStrategy(request) => Wanted::CreateStrategy(request),
+            ScalingWrite::UpdateStrategy(request) => Wanted::UpdateStrategy(request),
+            ScalingWrite::DeleteStrategy(request) => Wanted::DeleteStrategy(request),
+            ScalingWrite::PauseCluster(request) => Wanted::PauseCluster(request),
+            ScalingWrite::ResumeCluster(request) => Wanted::ResumeCluster(request),
+            ScalingWrite::ApproveAction(request) => Wanted::ApproveAction(request),
+            ScalingWrite::RejectAction(request) => Wanted::RejectAction(request),
+            ScalingWrite::RetryAction(request) => Wanted::RetryAction(request),
+            ScalingWrite::ResolveAction(request) => Wanted::ResolveAction(request),
+            ScalingWrite::AbandonAction(request) => Wanted::AbandonAction(request),
+        }
+    }
+}
+
 impl Client {
     /// One change about scaling, recorded at most once however often it has to be sent.
     pub async fn write_scaling(&self, write: ScalingWrite, writing: Writing) -> Result<WriteResponse, Error> {
         let ask = |id| write.clone().with(options(id, writing));
+        if self.options.stream_writes {
+            let ask = |id| Wanted::from(ask(id));
+            return self
+                .call(self.limits(), Repeat::Freely, ask, |channel, request| self.stream(channel, request))
+                .await;
+        }
         self.call(self.limits(), Repeat::Freely, ask, send_write).await
     }
 

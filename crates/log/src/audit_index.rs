@@ -9,18 +9,26 @@
 //! Any doubt, any error, any panic inside sled while opening: the folder is deleted and filled again from the journal.
 //! Then, and after every opening, the index catches up with the journal.
 //!
+//! sled gets whole intervals of log indexes, from a thread of its own: whoever applies entries must not wait for it. The
+//! interval that is being filled, and those that wait to be written, are answered from memory. They are lost with the process and
+//! made again from the journal.
+//!
 //! Not here: what the keys mean. Not for the simulator either: sled has threads and files of its own.
 
 mod check;
+mod interval;
 
 use std::{
+    collections::{BTreeSet, VecDeque},
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
+    sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard},
+    thread::JoinHandle,
 };
 
 use self::check::Found;
+use self::interval::{Bits, Interval};
 use crate::{
     journal::{Journal, JournalError, JournalRecord},
     lock,
@@ -31,12 +39,15 @@ const SLED_DIR: &str = "sled";
 
 /// What the keys in sled begin with: the format, the keys themselves, and the marks.
 const FORMAT_KEY: &[u8] = b"f";
-const FORMAT: &[u8] = b"loadline-audit-index-1";
+const FORMAT: &[u8] = b"loadline-audit-index-2";
 const KEYS: u8 = b'k';
 const MARKS: u8 = b'm';
 
-/// Log indexes per mark.
+/// Log indexes per interval, which is written at once and has one mark.
 const INTERVAL: u64 = 256;
+
+/// Intervals that may wait to be written. Whoever comes then waits, too: memory is bounded.
+const UNWRITTEN_MAX: usize = 8;
 
 /// sled would take a gigabyte by default.
 const CACHE_BYTES: u64 = 32 << 20;
@@ -64,7 +75,14 @@ fn sled_error(doing: &'static str) -> impl FnOnce(sled::Error) -> IndexError {
 /// See the module. Clones are handles of the same index; when the last is dropped it is closed.
 #[derive(Clone, Debug)]
 pub struct AuditIndex {
+    handle: Arc<Handle>,
+}
+
+/// What the clones share and the thread does not: the last one ends the thread.
+#[derive(Debug)]
+struct Handle {
     shared: Arc<Shared>,
+    writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
@@ -72,15 +90,20 @@ struct Shared {
     dir: PathBuf,
     /// None when closed.
     db: RwLock<Option<sled::Db>>,
-    progress: Mutex<Progress>,
+    memory: Mutex<Memory>,
+    changed: Condvar,
 }
 
-/// How far the journal is indexed, and the mark of the interval that is being filled.
-#[derive(Clone, Copy, Debug, Default)]
-struct Progress {
+/// What sled does not have yet.
+#[derive(Debug, Default)]
+struct Memory {
+    /// The journal is indexed up to here, in sled or in memory.
     through: Option<u64>,
-    interval: u64,
-    keys: u64,
+    filling: Option<Interval>,
+    /// Full, oldest first. Each stays until sled has it, so that a search always finds it somewhere.
+    unwritten: VecDeque<Arc<Interval>>,
+    failed: Option<IndexError>,
+    closing: bool,
 }
 
 impl AuditIndex {
@@ -89,24 +112,42 @@ impl AuditIndex {
         let failed = |doing| move |source| IndexError::Io { doing, dir: dir.to_owned(), source };
         std::fs::create_dir_all(dir).map_err(failed("create the folder of"))?;
         let closed_in_order = check::take_seal(dir).map_err(failed("read the seal of"))?;
-        let (db, progress) = match open_checked(dir, journal, closed_in_order)? {
+        let (db, through) = match open_checked(dir, journal, closed_in_order)? {
             Some(opened) => opened,
             None => {
                 delete(&dir.join(SLED_DIR)).map_err(failed("delete"))?;
                 let db = open_sled(dir).map_err(sled_error("create"))?;
                 db.insert(FORMAT_KEY, FORMAT).map_err(sled_error("write to"))?;
-                (db, Progress::default())
+                (db, None)
             }
         };
-        let shared = Shared { dir: dir.to_owned(), db: RwLock::new(Some(db)), progress: Mutex::new(progress) };
-        let index = Self { shared: Arc::new(shared) };
+        let memory = Mutex::new(Memory { through, ..Memory::default() });
+        let (db, changed) = (RwLock::new(Some(db)), Condvar::new());
+        let shared = Arc::new(Shared { dir: dir.to_owned(), db, memory, changed });
+        let writer = std::thread::Builder::new().name("audit".to_owned()).spawn({
+            let shared = shared.clone();
+            move || shared.write_what_comes()
+        });
+        let writer = Mutex::new(Some(writer.map_err(failed("start the thread of"))?));
+        let index = Self { handle: Arc::new(Handle { shared, writer }) };
         index.catch_up(journal)?;
+        index.written()?;
         Ok(index)
+    }
+
+    /// Until sled has every interval that is full.
+    fn written(&self) -> Result<(), IndexError> {
+        let shared = self.shared();
+        let mut memory = lock(&shared.memory);
+        while !memory.unwritten.is_empty() && memory.failed.is_none() {
+            memory = shared.changed.wait(memory).unwrap_or_else(PoisonError::into_inner);
+        }
+        memory.failed.take().map_or(Ok(()), Err)
     }
 
     /// Indexes everything in the journal that is not indexed yet.
     fn catch_up(&self, journal: &Journal) -> Result<(), IndexError> {
-        let mut next = match lock(&self.shared.progress).through {
+        let mut next = match lock(&self.shared().memory).through {
             Some(through) => through + 1,
             None => journal.first_index().unwrap_or(0),
         };
@@ -128,83 +169,168 @@ impl AuditIndex {
         }
     }
 
-    /// Indexes one record, in the order of the journal; one that is indexed already is skipped.
+    /// Indexes one record, in the order of the journal; one that is indexed already is skipped. An error may be about one of
+    /// the records before.
     pub fn insert(&self, record: &JournalRecord) -> Result<(), IndexError> {
-        let db = self.db();
-        let db = db.as_ref().ok_or(IndexError::Closed)?;
-        let mut progress = lock(&self.shared.progress);
-        if progress.through.is_some_and(|through| record.index <= through) {
+        let shared = self.shared();
+        let mut memory = lock(&shared.memory);
+        if memory.closing {
+            return Err(IndexError::Closed);
+        }
+        if let Some(error) = memory.failed.take() {
+            return Err(error);
+        }
+        if memory.through.is_some_and(|through| record.index <= through) {
             return Ok(());
         }
-        let mut batch = sled::Batch::default();
-        let mut keys: Vec<&[u8]> = record.keys.iter().map(Vec::as_slice).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        for key in &keys {
-            batch.insert(entry_key(key, record.index), &[]);
+        memory.through = Some(record.index);
+        match &mut memory.filling {
+            Some(filling) if filling.number == record.index / INTERVAL => filling.add(record),
+            filling => {
+                if let Some(full) = filling.replace(Interval::starting_with(record)) {
+                    memory.unwritten.push_back(Arc::new(full));
+                    shared.changed.notify_all();
+                }
+                while memory.unwritten.len() > UNWRITTEN_MAX && memory.failed.is_none() {
+                    memory = shared.changed.wait(memory).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
         }
-        let interval = record.index / INTERVAL;
-        let before = if interval == progress.interval { progress.keys } else { 0 };
-        let next = Progress { through: Some(record.index), interval, keys: before + keys.len() as u64 };
-        let mark = check::Mark { keys: next.keys, last: record.index, hash: record.hash };
-        batch.insert(check::mark_key(interval), mark.encode());
-        // One batch, so that a mark never speaks of keys that a crash of this process has kept out.
-        db.apply_batch(batch).map_err(sled_error("write to"))?;
-        *progress = next;
         Ok(())
     }
 
     /// Log indexes, below `before`, of records that carry a key beginning with `prefix`: newest first, at most `limit`,
     /// each once. Cheap for a whole key; a prefix costs one step for every different key that it covers.
     pub fn find(&self, prefix: &[u8], before: Option<u64>, limit: usize) -> Result<Vec<u64>, IndexError> {
+        let before = before.unwrap_or(u64::MAX);
+        let mut newest = BTreeSet::new();
+        // Memory first: what is written meanwhile is found twice, and never not at all.
+        let unwritten: Vec<Arc<Interval>> = {
+            let memory = lock(&self.shared().memory);
+            newest.extend(memory.filling.iter().flat_map(|interval| interval.find(prefix, before)));
+            memory.unwritten.iter().cloned().collect()
+        };
+        newest.extend(unwritten.iter().flat_map(|interval| interval.find(prefix, before)));
         let db = self.db();
         let db = db.as_ref().ok_or(IndexError::Closed)?;
-        let before = before.unwrap_or(u64::MAX);
         let start = {
             let mut start = vec![KEYS];
             escape(prefix, &mut start);
             start
         };
-        let mut newest = std::collections::BTreeSet::new();
         // From the last key under the prefix to the first, newest entries of each.
         let mut end = after_all(&start);
         while let Some(item) = db.range(start.clone()..end.clone()).next_back() {
             let (entry, _) = item.map_err(sled_error("read"))?;
             let Some((key, _)) = split_entry(&entry) else { break };
-            let (first, last) = (with_index(key, 0), with_index(key, before));
-            for item in db.range(first.clone()..last).rev().take(limit) {
-                let (entry, _) = item.map_err(sled_error("read"))?;
-                newest.extend(split_entry(&entry).map(|(_, index)| index));
+            let (first, last) = (with_interval(key, 0), with_interval(key, before / INTERVAL));
+            let mut found = 0;
+            for item in db.range(first.clone()..=last).rev() {
+                let (entry, bits) = item.map_err(sled_error("read"))?;
+                let (Some((_, interval)), Some(bits)) = (split_entry(&entry), Bits::decode(&bits)) else { continue };
+                let count = newest.len();
+                newest.extend(bits.indexes(interval).filter(|index| *index < before).take(limit));
+                found += newest.len() - count;
+                if found >= limit {
+                    break;
+                }
             }
             while newest.len() > limit {
                 newest.pop_first();
             }
             end = first;
         }
+        while newest.len() > limit {
+            newest.pop_first();
+        }
         Ok(newest.into_iter().rev().collect())
     }
 
     /// Closes in order, so that the next opening need not look at every key. Later calls fail.
     pub fn close(&self) -> Result<(), IndexError> {
-        self.shared.close()
+        self.handle.close()
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.handle.shared
     }
 
     fn db(&self) -> RwLockReadGuard<'_, Option<sled::Db>> {
-        self.shared.db.read().unwrap_or_else(PoisonError::into_inner)
+        self.shared().db()
     }
 }
 
 impl Shared {
-    fn close(&self) -> Result<(), IndexError> {
-        let db = self.db.write().unwrap_or_else(PoisonError::into_inner).take().ok_or(IndexError::Closed)?;
-        db.flush().map_err(sled_error("flush"))?;
-        // The last handle: what sled writes while it goes is in the files when this returns.
-        drop(db);
-        check::put_seal(&self.dir).map_err(|source| IndexError::Io { doing: "seal", dir: self.dir.clone(), source })
+    fn db(&self) -> RwLockReadGuard<'_, Option<sled::Db>> {
+        self.db.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread: one full interval after the other, until it is told to end.
+    fn write_what_comes(&self) {
+        loop {
+            let next = {
+                let mut memory = lock(&self.memory);
+                loop {
+                    match memory.unwritten.front() {
+                        Some(next) => break next.clone(),
+                        None if memory.closing => return,
+                        None => memory = self.changed.wait(memory).unwrap_or_else(PoisonError::into_inner),
+                    }
+                }
+            };
+            // sled asserts its way through what it does not expect, and nobody would notice that this thread is gone.
+            let written = catch_unwind(AssertUnwindSafe(|| self.write(&next)));
+            let mut memory = lock(&self.memory);
+            match written {
+                Ok(Ok(())) => drop(memory.unwritten.pop_front()),
+                Ok(Err(error)) => memory.failed = Some(error),
+                Err(_) => {
+                    let source = sled::Error::ReportableBug("it panicked".to_owned());
+                    memory.failed = Some(IndexError::Sled { doing: "write to", source });
+                }
+            }
+            self.changed.notify_all();
+            if memory.failed.is_some() {
+                return;
+            }
+        }
+    }
+
+    fn write(&self, interval: &Interval) -> Result<(), IndexError> {
+        let db = self.db();
+        let db = db.as_ref().ok_or(IndexError::Closed)?;
+        let mut batch = sled::Batch::default();
+        for (key, bits) in &interval.keys {
+            batch.insert(entry_key(key, interval.number), bits.encode());
+        }
+        let mark = check::Mark { keys: interval.keys.len() as u64, last: interval.last, hash: interval.hash };
+        batch.insert(check::mark_key(interval.number), mark.encode());
+        // One batch, so that a mark never speaks of keys that a crash of this process has kept out.
+        db.apply_batch(batch).map_err(sled_error("write to"))
     }
 }
 
-impl Drop for Shared {
+impl Handle {
+    fn close(&self) -> Result<(), IndexError> {
+        let shared = &self.shared;
+        lock(&shared.memory).closing = true;
+        shared.changed.notify_all();
+        if let Some(writer) = lock(&self.writer).take() {
+            // It catches its own panics.
+            let _ = writer.join();
+        }
+        let db = shared.db.write().unwrap_or_else(PoisonError::into_inner).take().ok_or(IndexError::Closed)?;
+        if let Some(error) = lock(&shared.memory).failed.take() {
+            return Err(error);
+        }
+        db.flush().map_err(sled_error("flush"))?;
+        // The last handle: what sled writes while it goes is in the files when this returns.
+        drop(db);
+        check::put_seal(&shared.dir).map_err(|source| IndexError::Io { doing: "seal", dir: shared.dir.clone(), source })
+    }
+}
+
+impl Drop for Handle {
     fn drop(&mut self) {
         match self.close() {
             Ok(()) | Err(IndexError::Closed) => {}
@@ -235,7 +361,7 @@ fn open_checked(
     dir: &Path,
     journal: &Journal,
     closed_in_order: bool,
-) -> Result<Option<(sled::Db, Progress)>, IndexError> {
+) -> Result<Option<(sled::Db, Option<u64>)>, IndexError> {
     if !dir.join(SLED_DIR).exists() {
         return Ok(None);
     }
@@ -246,7 +372,7 @@ fn open_checked(
         Ok((db, found))
     }));
     match opened {
-        Ok(Ok((db, Found::Usable(progress)))) => Ok(Some((db, progress))),
+        Ok(Ok((db, Found::Usable { through }))) => Ok(Some((db, through))),
         Ok(Ok((_, Found::Unusable(why)))) => {
             tracing::warn!(why, "the audit index is built again from the journal");
             Ok(None)
@@ -263,13 +389,13 @@ fn open_checked(
     }
 }
 
-/// `KEYS`, the escaped key, its end, the log index. All entries of a key are together, in the order of the log, and a key
+/// `KEYS`, the escaped key, its end, the interval. All entries of a key are together, in the order of the log, and a key
 /// sorts before the longer ones that begin with it.
-fn entry_key(key: &[u8], index: u64) -> Vec<u8> {
+fn entry_key(key: &[u8], interval: u64) -> Vec<u8> {
     let mut entry = vec![KEYS];
     escape(key, &mut entry);
     entry.extend_from_slice(&[0, 1]);
-    entry.extend_from_slice(&index.to_be_bytes());
+    entry.extend_from_slice(&interval.to_be_bytes());
     entry
 }
 
@@ -283,14 +409,14 @@ fn escape(key: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The part before the index, and the index.
+/// The part before the interval, and the interval.
 fn split_entry(entry: &[u8]) -> Option<(&[u8], u64)> {
-    let (key, index) = entry.split_last_chunk::<8>()?;
-    Some((key, u64::from_be_bytes(*index)))
+    let (key, interval) = entry.split_last_chunk::<8>()?;
+    Some((key, u64::from_be_bytes(*interval)))
 }
 
-fn with_index(key: &[u8], index: u64) -> Vec<u8> {
-    [key, &index.to_be_bytes()].concat()
+fn with_interval(key: &[u8], interval: u64) -> Vec<u8> {
+    [key, &interval.to_be_bytes()].concat()
 }
 
 /// The end of the range of everything that begins with `start`, which begins with [`KEYS`] and so is not all `0xff`.

@@ -13,6 +13,7 @@ use loadline_api::v1::operator_server::OperatorServer;
 use loadline_api::v1::scaling_server::ScalingServer;
 use loadline_api::v1::signals_server::SignalsServer;
 use loadline_api::v1::watch_server::WatchServer;
+use loadline_api::v1::writes_server::WritesServer;
 use loadline_executor::{Backends, Executor, Noting, Unwatched, Witness};
 use loadline_log::{OpenError, Pace, RealDisk, SharedDisk, Threading};
 use loadline_raft_node::{
@@ -40,6 +41,7 @@ use crate::grpc::restore::Restores;
 use crate::grpc::scaling::ScalingService;
 use crate::grpc::signals::SignalsService;
 use crate::grpc::watch::WatchService;
+use crate::grpc::writes::WritesService;
 use crate::http::Pages;
 use crate::incoming::{Incoming, dated_by};
 use crate::leading;
@@ -235,8 +237,9 @@ where
     let exchange = Exchange { node: node.clone(), proposals: proposals.clone() };
     let services = Services {
         admin: AdminService { exchange: exchange.clone(), guard: guard.clone() },
-        scaling: ScalingService { exchange },
+        scaling: ScalingService { exchange: exchange.clone() },
         signals: SignalsService { proposals: proposals.clone(), closing: closing.clone() },
+        writes: WritesService { exchange, closing: closing.clone() },
         watch: WatchService {
             node: node.clone(),
             metrics: Arc::clone(&metrics),
@@ -342,6 +345,7 @@ struct Services {
     admin: AdminService,
     scaling: ScalingService,
     signals: SignalsService,
+    writes: WritesService,
     watch: WatchService,
     operator: OperatorService,
 }
@@ -357,6 +361,8 @@ impl Services {
         let signals = SignalsServer::new(self.signals)
             .max_decoding_message_size(message_in)
             .max_encoding_message_size(message_out);
+        let writes =
+            WritesServer::new(self.writes).max_decoding_message_size(message_in).max_encoding_message_size(message_out);
         let watch =
             WatchServer::new(self.watch).max_decoding_message_size(message_in).max_encoding_message_size(message_out);
         let operator = OperatorServer::new(self.operator)
@@ -366,6 +372,7 @@ impl Services {
             .add_service(doors.admin.named_layer(guard.named_layer(admin)))
             .add_service(doors.scaling.named_layer(guard.named_layer(scaling)))
             .add_service(doors.signals.named_layer(guard.named_layer(signals)))
+            .add_service(doors.writes.named_layer(guard.named_layer(writes)))
             .add_service(doors.watch.named_layer(guard.named_layer(watch)))
             .add_service(doors.operator.named_layer(guard.named_layer(operator)))
     }
@@ -415,6 +422,8 @@ struct Doors {
     scaling: Door,
     /// Of its own, so that a flood of signals keeps nobody from changing a strategy.
     signals: Door,
+    /// A stream has one place, however many callers share it.
+    writes: Door,
     watch: Door,
     operator: Door,
     helpers: Door,
@@ -429,6 +438,7 @@ impl Doors {
             admin: door("Admin", size(limits.requests_max)),
             scaling: door("Scaling", size(limits.requests_max)),
             signals: door("Signals", size(limits.requests_max)),
+            writes: door("Writes", size(limits.requests_max)),
             watch: door("Watch", size(limits.watches_max)),
             operator: door("Operator", size(limits.operator_calls_max)),
             // Health can be watched, too.
@@ -437,8 +447,8 @@ impl Doors {
     }
 
     fn all(&self) -> Vec<Door> {
-        let Doors { admin, scaling, signals, watch, operator, helpers: _ } = self.clone();
-        vec![admin, scaling, signals, watch, operator]
+        let Doors { admin, scaling, signals, writes, watch, operator, helpers: _ } = self.clone();
+        vec![admin, scaling, signals, writes, watch, operator]
     }
 }
 

@@ -127,7 +127,8 @@ impl Group {
 
     /// One connection to these endpoints, for as many callers as share it.
     pub(super) fn connect<'a>(endpoints: impl IntoIterator<Item = &'a str>) -> Result<Client, Failed> {
-        let options = Options { timeout: Duration::from_secs(30), actor: "bench".to_owned(), ..Options::default() };
+        let (timeout, actor) = (Duration::from_secs(30), "bench".to_owned());
+        let options = Options { timeout, actor, stream_writes: true, ..Options::default() };
         Ok(Client::connect(Endpoints::parse(endpoints)?, options))
     }
 

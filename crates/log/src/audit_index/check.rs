@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{FORMAT, FORMAT_KEY, INTERVAL, KEYS, MARKS, Progress, SLED_DIR, split_entry};
+use super::{FORMAT, FORMAT_KEY, INTERVAL, KEYS, MARKS, SLED_DIR, split_entry};
 use crate::{
     encoding::{Fields, Malformed, PutFields as _},
     journal::{Journal, JournalError},
@@ -54,7 +54,10 @@ pub(super) fn mark_key(interval: u64) -> Vec<u8> {
 /// What a check comes to.
 #[derive(Debug)]
 pub(super) enum Found {
-    Usable(Progress),
+    /// How far the journal is indexed.
+    Usable {
+        through: Option<u64>,
+    },
     Unusable(&'static str),
 }
 
@@ -91,7 +94,7 @@ pub(super) fn check(db: &sled::Db, journal: &Journal, closed_in_order: bool) -> 
         for item in db.scan_prefix([KEYS]) {
             let (entry, _) = item?;
             match split_entry(&entry) {
-                Some((_, index)) => *counted.entry(index / INTERVAL).or_default() += 1,
+                Some((_, interval)) => *counted.entry(interval).or_default() += 1,
                 None => return Ok(Found::Unusable("an entry cannot be read")),
             }
         }
@@ -101,8 +104,8 @@ pub(super) fn check(db: &sled::Db, journal: &Journal, closed_in_order: bool) -> 
             return Ok(Found::Unusable("keys are missing"));
         }
     }
-    let Some((interval, mark)) = marks.last_key_value() else {
-        return Ok(Found::Usable(Progress::default()));
+    let Some((_, mark)) = marks.last_key_value() else {
+        return Ok(Found::Usable { through: None });
     };
     // The oldest and the newest: whoever has the same records at both ends has the same between, the hashes are a chain.
     for mark in marks.values().next().into_iter().chain([mark]) {
@@ -110,14 +113,14 @@ pub(super) fn check(db: &sled::Db, journal: &Journal, closed_in_order: bool) -> 
             return Ok(Found::Unusable("it belongs to another journal"));
         }
     }
-    Ok(Found::Usable(Progress { through: Some(mark.last), interval: *interval, keys: mark.keys }))
+    Ok(Found::Usable { through: Some(mark.last) })
 }
 
 /// Takes back what was inserted for `interval` and later ones.
 fn forget_from(db: &sled::Db, interval: u64, marks: &mut BTreeMap<u64, Mark>) -> Result<(), sled::Error> {
     for item in db.scan_prefix([KEYS]) {
         let (entry, _) = item?;
-        if split_entry(&entry).is_some_and(|(_, index)| index / INTERVAL >= interval) {
+        if split_entry(&entry).is_some_and(|(_, of)| of >= interval) {
             db.remove(entry)?;
         }
     }

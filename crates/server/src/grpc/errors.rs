@@ -65,6 +65,12 @@ impl Answer {
     }
 }
 
+/// The end of a stream on a node that is about to stop.
+pub(crate) fn shutting_down() -> Status {
+    let message = "this node is shutting down; go on at another one, with what was not acknowledged";
+    Answer::new(Code::Unavailable, "SHUTTING_DOWN", message).status()
+}
+
 /// A request whose shape is wrong.
 pub(crate) fn invalid(invalid: Invalid) -> Status {
     let message = invalid.to_string();

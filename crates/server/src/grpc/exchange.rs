@@ -7,7 +7,7 @@ use loadline_api::v1::resource::Resource as Shown;
 use loadline_api::v1::{Action, Resource, WriteResponse, WriteResult};
 use loadline_api::{Invalid, Write, fields, scaling};
 use loadline_raft_node::{Consistency, Node};
-use loadline_state_machine::{Request as Asked, State, nonsense};
+use loadline_state_machine::{Actor as Asking, Request as Asked, State, nonsense};
 use tonic::{Request, Response, Status};
 
 use super::actor::actor_of;
@@ -31,13 +31,18 @@ impl Exchange {
     ) -> Answer<WriteResponse> {
         let actor = actor_of(&request)?;
         let write = read(request.into_inner()).map_err(errors::invalid)?;
+        self.record(actor, write).await.map(Response::new)
+    }
+
+    /// Has it recorded, or only says what would come of it.
+    pub(super) async fn record(&self, actor: Asking, write: Write) -> Result<WriteResponse, Status> {
         let asked = Asked { actor, request_id: write.request_id, commands: write.commands.clone() };
         if write.validate_only {
             let done = self.node.rehearse(asked).await.map_err(|error| errors::read(&error))?;
             let done = done.map_err(|refused| errors::refused(&refused, &write))?;
             let state = self.node.latest();
             let results = self.named_results(write.results(&done, &state));
-            return Ok(Response::new(WriteResponse { revision: 0, results, repeated_request: false }));
+            return Ok(WriteResponse { revision: 0, results, repeated_request: false });
         }
         self.refuse_nonsense(&asked, &write)?;
         let receipt = self.proposals.propose(asked).await.map_err(|error| errors::propose(&error))?;
@@ -45,7 +50,7 @@ impl Exchange {
         // At a follower this may be a little behind; it is only asked for names.
         let state = self.node.latest();
         let results = self.named_results(write.results(&done, &state));
-        Ok(Response::new(WriteResponse { revision: receipt.index.0, results, repeated_request: receipt.repeated }))
+        Ok(WriteResponse { revision: receipt.index.0, results, repeated_request: receipt.repeated })
     }
 
     fn named_results(&self, mut results: Vec<WriteResult>) -> Vec<WriteResult> {

@@ -31,7 +31,7 @@ pub(crate) enum Lasts {
 }
 
 /// Every method, so that a path that a caller made up does not become a label of its own.
-pub(crate) const METHODS: [(&str, &str, Lasts); 57] = [
+pub(crate) const METHODS: [(&str, &str, Lasts); 58] = [
     ("Admin", "CreateSize", Lasts::AMoment),
     ("Admin", "GetSize", Lasts::AMoment),
     ("Admin", "ListSizes", Lasts::AMoment),
@@ -81,6 +81,7 @@ pub(crate) const METHODS: [(&str, &str, Lasts); 57] = [
     ("Scaling", "Explain", Lasts::AMoment),
     ("Signals", "ReportSignals", Lasts::AMoment),
     ("Signals", "StreamSignals", Lasts::AsLongAsItTakes),
+    ("Writes", "StreamWrites", Lasts::AsLongAsItTakes),
     ("Watch", "Watch", Lasts::AsLongAsItTakes),
     ("Operator", "Status", Lasts::AMoment),
     ("Operator", "ListPeers", Lasts::AMoment),

@@ -16,3 +16,4 @@ pub(crate) mod restore;
 pub(crate) mod scaling;
 pub(crate) mod signals;
 pub(crate) mod watch;
+pub(crate) mod writes;

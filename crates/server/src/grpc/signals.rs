@@ -9,7 +9,7 @@ use loadline_api::v1::{ReportSignalsRequest, ReportSignalsResponse};
 use loadline_api::{Report, report_bytes, report_response};
 use loadline_state_machine::{Actor, Answer as Said, Command, Request as Asked, check_report};
 use tokio_util::sync::CancellationToken;
-use tonic::{Code, Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status, Streaming};
 
 use super::actor::actor_of;
 use super::errors;
@@ -165,7 +165,7 @@ impl Reporting {
     async fn gather(&mut self) -> (Vec<ReportSignalsRequest>, Option<Option<Status>>) {
         let first = tokio::select! {
             biased;
-            () = self.service.closing.cancelled() => Err(shutting_down()),
+            () = self.service.closing.cancelled() => Err(errors::shutting_down()),
             first = self.reports.message() => first,
         };
         let mut batch = Vec::new();
@@ -213,11 +213,6 @@ impl Signals for SignalsService {
         let reporting = Reporting { service, actor, reports, answers: VecDeque::new(), over: false };
         Ok(Response::new(Box::pin(futures::stream::unfold(reporting, Reporting::next))))
     }
-}
-
-fn shutting_down() -> Status {
-    let message = "this node is shutting down; go on at another one, with what was not acknowledged";
-    errors::Answer::new(Code::Unavailable, "SHUTTING_DOWN", message).status()
 }
 
 #[cfg(test)]

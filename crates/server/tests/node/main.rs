@@ -21,3 +21,4 @@ mod sql_permissions;
 mod sql_writes;
 mod start;
 mod watch;
+mod writes;
