@@ -131,7 +131,8 @@ impl Inner {
         let Some((running, leader, address)) = self.other_leader() else { return Err(Failure::NotLeader) };
         let message = wire::ProposeRequest { envelope: Some(running.envelope(leader)), request: encoded.clone() };
         let time = self.config.timing.propose;
-        match self.links.propose(&address, message, time).await {
+        // In a box: whoever leads never goes this way, and would carry the room for it in every request.
+        match Box::pin(self.links.propose(&address, message, time)).await {
             Ok(answer) => forward::answer_in(answer),
             Err(status) if forward::certainly_not_taken(&status) => Err(Failure::NotLeader),
             Err(status) => {

@@ -124,8 +124,19 @@ impl BlockHead {
     }
 }
 
-/// Makes the bodies of blocks. Kept from block to block: setting up zstd costs more than compressing a block.
-pub(super) struct Packer(zstd::bulk::Compressor<'static>);
+/// Makes the bodies of blocks. Kept from block to block: setting up zstd costs more than compressing a block, and fresh memory
+/// for the bytes before and after costs as much again.
+pub(super) struct Packer {
+    compressor: zstd::bulk::Compressor<'static>,
+    raw: Vec<u8>,
+    packed: Vec<u8>,
+}
+
+/// What stands before the packed records.
+const HEAD_BYTES: usize = 32 + 8 + 4 + 32 + 8;
+
+/// A block of large entries must not be paid for in memory for ever.
+const KEPT_BYTES_MAX: usize = 1 << 20;
 
 impl std::fmt::Debug for Packer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -135,7 +146,8 @@ impl std::fmt::Debug for Packer {
 
 impl Packer {
     pub(super) fn new() -> io::Result<Self> {
-        zstd::bulk::Compressor::new(COMPRESSION_LEVEL).map(Self)
+        let compressor = zstd::bulk::Compressor::new(COMPRESSION_LEVEL)?;
+        Ok(Self { compressor, raw: Vec::new(), packed: Vec::new() })
     }
 
     /// Packs records, of which there must be some.
@@ -143,7 +155,8 @@ impl Packer {
         let (Some(first), Some(last)) = (records.first(), records.last()) else {
             return Err(io::Error::other("a block needs records"));
         };
-        let mut raw = Vec::new();
+        let Self { compressor, raw, packed } = self;
+        raw.clear();
         for record in records {
             raw.put_u64(record.time_ms);
             raw.put_raw(&record.hash);
@@ -157,13 +170,18 @@ impl Packer {
         if raw.len() as u64 > RAW_BYTES_MAX {
             return Err(io::Error::other(format!("a block of {} bytes is too large", raw.len())));
         }
-        let mut body = Vec::new();
+        packed.clear();
+        packed.reserve(zstd::zstd_safe::compress_bound(raw.len()));
+        compressor.compress_to_buffer(raw, packed)?;
+        let mut body = Vec::with_capacity(HEAD_BYTES + packed.len());
         body.put_raw(chain);
         body.put_u64(first.index);
         body.put_u32(u32::try_from(records.len()).map_err(io::Error::other)?);
         body.put_raw(&last.hash);
         body.put_u64(raw.len() as u64);
-        body.extend_from_slice(&self.0.compress(&raw)?);
+        body.extend_from_slice(packed);
+        raw.shrink_to(KEPT_BYTES_MAX);
+        packed.shrink_to(KEPT_BYTES_MAX);
         Ok(body)
     }
 }

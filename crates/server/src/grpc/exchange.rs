@@ -38,7 +38,7 @@ impl Exchange {
     pub(super) async fn record(&self, actor: Asking, write: Write) -> Result<WriteResponse, Status> {
         let asked = Asked { actor, request_id: write.request_id, commands: write.commands.clone() };
         if write.validate_only {
-            let done = self.node.rehearse(asked).await.map_err(|error| errors::read(&error))?;
+            let done = Box::pin(self.node.rehearse(asked)).await.map_err(|error| errors::read(&error))?;
             let done = done.map_err(|refused| errors::refused(&refused, &write))?;
             let state = self.node.latest();
             let results = self.named_results(write.results(&done, &state));
