@@ -76,6 +76,8 @@ impl From<ScalingWrite> for Wanted {
             ScalingWrite::DeleteStrategy(request) => Wanted::DeleteStrategy(request),
             ScalingWrite::PauseCluster(request) => Wanted::PauseCluster(request),
             ScalingWrite::ResumeCluster(request) => Wanted::ResumeCluster(request),
+            ScalingWrite::CreateReplica(request) => Wanted::CreateReplica(request),
+            ScalingWrite::DeleteReplica(request) => Wanted::DeleteReplica(request),
             ScalingWrite::ApproveAction(request) => Wanted::ApproveAction(request),
             ScalingWrite::RejectAction(request) => Wanted::RejectAction(request),
             ScalingWrite::RetryAction(request) => Wanted::RetryAction(request),

@@ -5,6 +5,7 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use futures::Stream;
 use loadline_client::v1::tagged_answer::Answer;
@@ -96,7 +97,9 @@ impl Writes for Node {
 }
 
 fn client(endpoint: &str) -> Client {
-    let options = Options { stream_writes: true, ..quick() };
+    // A machine that does much else must not be taken for a node that does not answer.
+    let (timeout, attempt_timeout) = (Duration::from_secs(60), Duration::from_secs(30));
+    let options = Options { stream_writes: true, timeout, attempt_timeout, ..quick() };
     Client::connect(Endpoints::parse([endpoint]).expect("an endpoint"), options)
 }
 

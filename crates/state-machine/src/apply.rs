@@ -43,6 +43,11 @@ impl Applied {
     pub fn encode_events(&self) -> Vec<u8> {
         self.events_bytes.as_slice().to_vec()
     }
+
+    /// The same, shared.
+    pub fn events_bytes(&self) -> &Blob {
+        &self.events_bytes
+    }
 }
 
 /// Applies one committed entry.
@@ -61,7 +66,9 @@ pub fn apply(state: &mut State, index: LogIndex, entry: &Sealed) -> Applied {
     if Mutant::ClockReadInApply.is_on() {
         state.now = state.now.max(Time::from_millis(loadline_mutants::clock_ms()));
     }
-    let mut so_far = SoFar { index, events: Vec::new(), causes: Vec::new() };
+    // In one piece: growing would move everything again and again, and a report brings about an event for each cluster.
+    let expected = requests.iter().flat_map(|request| &request.commands).map(report::events_expected).sum();
+    let mut so_far = SoFar { index, events: Vec::with_capacity(expected), causes: Vec::with_capacity(expected) };
     let receipts = (0..).zip(requests).map(|(place, request)| settle(state, &mut so_far, place, request)).collect();
     // Once per entry, not per command: what many requests touched is looked at once.
     react(state, &mut so_far, requests.len());
@@ -165,7 +172,7 @@ type Performed = Result<(Vec<Done>, Vec<Event>), Refused>;
 fn perform_all_or_nothing(state: &mut State, start: Moment, request: &Request) -> Performed {
     // A single command is decided before anything is written, so it is all or nothing without a fork. The fork would make
     // every write of a packed entry copy its path through the tables again.
-    if request.commands.len() == 1 {
+    if request.commands.len() == 1 || report::none_is_refused(state, start, request) {
         return perform(state, start, request);
     }
     let mut fork = state.clone();

@@ -161,6 +161,12 @@ impl Blob {
     }
 }
 
+impl AsRef<[u8]> for Blob {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl<T: Into<Arc<[u8]>>> From<T> for Blob {
     fn from(bytes: T) -> Self {
         Self(bytes.into())

@@ -157,7 +157,8 @@ fn an_index_that_is_ahead_of_the_journal_takes_back_what_the_journal_lost() {
 #[test]
 fn damaged_files_are_noticed_and_built_again() {
     let (dir, disk) = (TempDir::new().unwrap(), ModelDisk::new(1));
-    let journal = journal(&disk, 0, 700);
+    // Enough that the file of sled has a middle.
+    let journal = journal(&disk, 0, 6_000);
     let pristine = TempDir::new().unwrap();
     drop(AuditIndex::open(pristine.path(), &journal).unwrap());
     let db = std::fs::read(pristine.path().join("sled/db")).unwrap();

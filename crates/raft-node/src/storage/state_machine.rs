@@ -167,7 +167,7 @@ impl Machine {
         keys: Vec<Vec<u8>>,
         batch: &mut Batch,
     ) -> io::Result<Vec<state_machine::Receipt>> {
-        let events = Bytes::from(applied.encode_events());
+        let events = Bytes::from_owner(applied.events_bytes().clone());
         let record = JournalRecord {
             index: applied.index.0,
             time_ms: applied.time.as_millis(),

@@ -114,6 +114,8 @@ fn read(write: Option<Wanted>) -> Result<Write, Invalid> {
         Some(Wanted::DeleteStrategy(request)) => Write::delete_strategy(request),
         Some(Wanted::PauseCluster(request)) => Write::pause_cluster(request),
         Some(Wanted::ResumeCluster(request)) => Write::resume_cluster(request),
+        Some(Wanted::CreateReplica(request)) => Write::create_replica(request),
+        Some(Wanted::DeleteReplica(request)) => Write::delete_replica(request),
         Some(Wanted::ApproveAction(request)) => Write::approve_action(request),
         Some(Wanted::RejectAction(request)) => Write::reject_action(request),
         Some(Wanted::RetryAction(request)) => Write::retry_action(request),

@@ -8,7 +8,7 @@ use loadline_api::v1::writes_client::WritesClient;
 use loadline_api::v1::{self, StreamWritesRequest, TaggedWrite};
 use tonic::{Code, Response, Status};
 
-use super::common::{Node, create_cluster, options, refused};
+use super::common::{Node, create_cluster, options, refused, set};
 
 fn pause(cluster: &str) -> Write {
     let (cluster, reason) = (cluster.to_owned(), "maintenance".to_owned());
@@ -19,6 +19,17 @@ fn create(cluster: &str) -> Write {
     let change = v1::change::Change::CreateCluster(create_cluster(cluster));
     let changes = vec![v1::Change { change: Some(change) }];
     Write::Transact(v1::TransactRequest { options: options(), changes })
+}
+
+/// A node that may scale, and something to scale.
+async fn with_a_cluster() -> Node {
+    let node = Node::alone().await;
+    let on = v1::change::Change::SetSetting(set("enable_auto_scaling", "true"));
+    let changes = vec![v1::Change { change: Some(on) }];
+    let on = Write::Transact(v1::TransactRequest { options: options(), changes });
+    let answers = ask(&node, vec![Some(on), Some(create("demo"))]).await;
+    assert!(answers.values().all(Result::is_ok), "{answers:?}");
+    node
 }
 
 /// Everything in one message, and all answers by tag.
@@ -42,8 +53,7 @@ async fn ask(node: &Node, writes: Vec<Option<Write>>) -> BTreeMap<u64, Result<Re
 
 #[tokio::test]
 async fn each_write_of_a_stream_is_answered_as_its_call_would_be() {
-    let node = Node::alone().await;
-    assert!(ask(&node, vec![Some(create("demo"))]).await[&0].is_ok());
+    let node = with_a_cluster().await;
     let (first, unknown) = (pause("demo"), v1::ApproveActionRequest { options: options(), action: "a7.0".to_owned() });
     let writes = vec![
         Some(first.clone()),
@@ -59,18 +69,17 @@ async fn each_write_of_a_stream_is_answered_as_its_call_would_be() {
     // The same request twice is recorded once.
     assert_eq!(one.revision, other.revision);
     assert_eq!([one.repeated_request, other.repeated_request].iter().filter(|repeated| **repeated).count(), 1);
-    refused(next(), Code::NotFound, "CLUSTER_NOT_FOUND", &["cluster"]);
+    refused(next(), Code::NotFound, "NOT_FOUND", &["cluster"]);
     refused(next(), Code::InvalidArgument, "INVALID_REQUEST", &["write"]);
     refused(next(), Code::NotFound, "ACTION_NOT_FOUND", &["action"]);
-    refused(next(), Code::AlreadyExists, "CLUSTER_EXISTS", &["changes[0].create_cluster.cluster.name"]);
+    refused(next(), Code::AlreadyExists, "ALREADY_EXISTS", &["changes[0].create_cluster.cluster.name"]);
     node.stop().await.0.unwrap();
 }
 
 #[tokio::test]
 async fn more_writes_than_may_be_under_way_are_all_answered() {
     const WRITES: u64 = 3_000;
-    let node = Node::alone().await;
-    assert!(ask(&node, vec![Some(create("demo"))]).await[&0].is_ok());
+    let node = with_a_cluster().await;
     let answers = ask(&node, (0..WRITES).map(|_| Some(pause("demo"))).collect()).await;
     assert_eq!(answers.len() as u64, WRITES);
     assert!(answers.values().all(Result::is_ok));

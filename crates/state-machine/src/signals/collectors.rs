@@ -53,7 +53,12 @@ impl Collectors {
 
     /// Answers the new deadline of one that was not known.
     pub(crate) fn heard(&mut self, name: &str, sequence: u64, now: Time) -> Option<(Time, Key)> {
-        let due = self.get(name).map(|known| known.due);
+        let known = self.get(name);
+        if known.is_some_and(|known| (known.sequence, known.heard_at) == (sequence, now)) {
+            // The same report, about another cluster.
+            return None;
+        }
+        let due = known.map(|known| known.due);
         let name = self.key(name);
         let first = now + COLLECTOR_FORGOTTEN_AFTER;
         let new = due.is_none().then(|| (first, Key::clone(&name)));

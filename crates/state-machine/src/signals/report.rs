@@ -8,11 +8,14 @@ use serde::{Deserialize, Serialize};
 use super::replica::{Crash, Hydration, Notice, NoticeKind, Replica};
 use super::shared::SharedNames;
 use super::{Activity, Gone, Heard, Metric, Signals, insert_exactly};
+use crate::access::authorize::authorize;
+use crate::apply::COMMANDS_PER_REQUEST_MAX;
+use crate::decide::Moment;
 use crate::names::{check_name, check_range, shortened};
 use crate::scaling::rejection::ScalingRejection;
 use crate::sizes::Sizes;
 use crate::table::Key;
-use crate::{ClusterId, Event, Field, NameProblem, Rejection, Span, State, Time};
+use crate::{ClusterId, Command, Event, Field, NameProblem, Rejection, Request, Span, State, Time};
 
 /// What one collector has to say about one cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,6 +136,27 @@ pub(crate) fn report(
         events.push(Event::CollectorHeard { collector: collector.into(), sequence });
     }
     Ok(events)
+}
+
+/// Whether the request is of reports only, none of which is refused. Nothing that a report brings about can have another one
+/// refused, so all of them can be asked before the first is carried out, and nobody needs a fork to go back to.
+pub(crate) fn none_is_refused(state: &State, at: Moment, request: &Request) -> bool {
+    let room = state.scaling.collectors.len() + request.commands.len() <= super::collectors::COLLECTORS_MAX;
+    let accepted = |command: &Command| match command {
+        Command::ReportSignals { collector, clusters, .. } => {
+            check_report(collector, clusters).is_ok() && authorize(state, at, &request.actor, command).is_ok()
+        }
+        _ => false,
+    };
+    room && request.commands.len() <= COMMANDS_PER_REQUEST_MAX && request.commands.iter().all(accepted)
+}
+
+/// More or less, to make room for.
+pub(crate) fn events_expected(command: &Command) -> usize {
+    match command {
+        Command::ReportSignals { clusters, .. } => clusters.len(),
+        _ => 2,
+    }
 }
 
 /// What no state would accept. Whoever takes reports in asks before they cost everybody an entry of the log.
