@@ -16,7 +16,7 @@ fn world() -> World {
 }
 
 fn id(world: &World, cluster: &str) -> String {
-    world.state.cluster(cluster).unwrap().id.to_string()
+    world.state.cluster(cluster).expect("it was created").id.to_string()
 }
 
 fn somebody_alters(cooldown: i64) -> Vec<Command> {
@@ -33,7 +33,7 @@ fn somebody_alters(cooldown: i64) -> Vec<Command> {
 #[track_caller]
 fn refused(world: &mut World, text: &str, sqlstate: &str, said: &str) {
     let before = world.state.clone();
-    let error = world.try_run(text).unwrap_err();
+    let error = world.try_run(text).expect_err(text);
     assert_eq!(error.sqlstate.0, sqlstate, "{text}: {error:?}");
     assert!(error.message.contains(said), "{text}: {error:?}");
     assert_eq!(world.state.strategies().collect::<Vec<_>>(), before.strategies().collect::<Vec<_>>(), "{text}");
@@ -42,8 +42,8 @@ fn refused(world: &mut World, text: &str, sqlstate: &str, said: &str) {
 /// The text from the place that an error names.
 #[track_caller]
 fn blamed<'a>(world: &mut World, text: &'a str) -> &'a str {
-    let place = world.try_run(text).unwrap_err().position.expect("it says where");
-    let start = text.char_indices().nth(place - 1).unwrap().0;
+    let place = world.try_run(text).expect_err(text).position.expect("it says where");
+    let start = text.char_indices().nth(place - 1).expect("it is in the text").0;
     &text[start..]
 }
 
@@ -250,7 +250,7 @@ fn a_change_by_somebody_else_between_the_reading_and_the_commit_is_detected() {
 
 #[track_caller]
 fn refused_with_40001(world: &mut World, text: &str) {
-    let error = world.try_run(text).unwrap_err();
+    let error = world.try_run(text).expect_err(text);
     assert_eq!(error.sqlstate.0, "40001", "{text}: {error:?}");
 }
 

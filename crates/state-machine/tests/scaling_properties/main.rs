@@ -198,7 +198,7 @@ fn rows(state: &State, pick: usize, deletes: bool) -> Option<Command> {
     let cluster = clusters.get(pick % clusters.len().max(1))?.id;
     if deletes {
         let unsettled: Vec<u64> = state.actions().map(|action| action.number).collect();
-        let numbers = (1..=20).filter(|number| pick % 7 == 0 || !unsettled.contains(number)).collect();
+        let numbers = (1..=20).filter(|number| pick.is_multiple_of(7) || !unsettled.contains(number)).collect();
         return Some(Command::DeleteActions { cluster, numbers });
     }
     let ruling = state.ruling(cluster);
@@ -213,7 +213,7 @@ fn rows(state: &State, pick: usize, deletes: bool) -> Option<Command> {
     if strategy.kind == StrategyKind::IdleSuspend {
         wanted.memory = Memory::Suspended(vec![ReplicaSpec { name: "main".into(), size: "1".into() }]);
     }
-    let wanted = Some(wanted).filter(|_| pick % 3 > 0);
+    let wanted = Some(wanted).filter(|_| !pick.is_multiple_of(3));
     Some(Command::SetStrategyState { strategy: strategy.id, cluster, expected, state: wanted })
 }
 
