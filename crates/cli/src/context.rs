@@ -330,7 +330,7 @@ role = "ada"
 [contexts.prod]
 sql_endpoints = ["prod:5", "prod:6"]
 role = "ops"
-password = "secret"
+password = "hunter2"
 [contexts.bare]
 password = "of nobody"
 "#;
@@ -339,7 +339,7 @@ password = "of nobody"
         assert_eq!((prod.endpoints.len(), prod.role.as_deref(), prod.password.is_some()), (2, Some("ops"), true));
         let bare = file.sql(Some(&"bare".to_owned())).expect("a choice");
         assert_eq!((bare.endpoints, bare.role, bare.password), (vec!["file:5".into()], Some("ada".into()), None));
-        assert!(!format!("{prod:?}").contains("secret"));
+        assert!(!format!("{prod:?}").contains("hunter2"));
         assert_eq!(file.sql(Some(&"none".to_owned())).expect_err("no such context").exit, Exit::NotFound);
     }
 

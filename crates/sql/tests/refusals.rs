@@ -64,7 +64,7 @@ fn a_refusal_names_what_was_written_and_where() {
         SqlState::INVALID_PARAMETER_VALUE,
         "\"maybe\" is not a value for setting auto_scaling_enabled: expected true or false",
     );
-    check(w, "CREATE CLUSTER d SIZE = '7'", SqlState::UNDEFINED_OBJECT, "there is no size '7'");
+    check(w, "CREATE CLUSTER d SIZE = '7'", SqlState::UNDEFINED_OBJECT, "sizes/7 does not exist");
 }
 
 #[test]
