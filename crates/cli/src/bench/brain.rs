@@ -23,8 +23,8 @@ const LOOKUPS_PER_ROUND: u32 = 5_000;
 const ROUNDS_MIN: usize = 3;
 
 /// For how long a new world is at work before its memory is counted: an allocator gives back what only the building needed
-/// after a second or so, and only while it is asked for something.
-const SETTLING: Duration = Duration::from_secs(3);
+/// after ten seconds (see `main.rs`), and only while it is asked for something.
+const SETTLING: Duration = Duration::from_secs(12);
 
 const RATIO_MAX: f64 = 1.5;
 const EVALUATIONS_PER_S_MIN: u64 = 200_000;
