@@ -103,6 +103,8 @@ struct Memory {
     /// Full, oldest first. Each stays until sled has it, so that a search always finds it somewhere.
     unwritten: VecDeque<Arc<Interval>>,
     failed: Option<IndexError>,
+    /// The thread has given up: nothing more is written, and nobody may wait for it.
+    given_up: bool,
     closing: bool,
 }
 
@@ -139,7 +141,7 @@ impl AuditIndex {
     fn written(&self) -> Result<(), IndexError> {
         let shared = self.shared();
         let mut memory = lock(&shared.memory);
-        while !memory.unwritten.is_empty() && memory.failed.is_none() {
+        while !memory.unwritten.is_empty() && !memory.given_up {
             memory = shared.changed.wait(memory).unwrap_or_else(PoisonError::into_inner);
         }
         memory.failed.take().map_or(Ok(()), Err)
@@ -174,11 +176,11 @@ impl AuditIndex {
     pub fn insert(&self, record: &JournalRecord) -> Result<(), IndexError> {
         let shared = self.shared();
         let mut memory = lock(&shared.memory);
-        if memory.closing {
-            return Err(IndexError::Closed);
-        }
         if let Some(error) = memory.failed.take() {
             return Err(error);
+        }
+        if memory.closing || memory.given_up {
+            return Err(IndexError::Closed);
         }
         if memory.through.is_some_and(|through| record.index <= through) {
             return Ok(());
@@ -191,7 +193,7 @@ impl AuditIndex {
                     memory.unwritten.push_back(Arc::new(full));
                     shared.changed.notify_all();
                 }
-                while memory.unwritten.len() > UNWRITTEN_MAX && memory.failed.is_none() {
+                while memory.unwritten.len() > UNWRITTEN_MAX && !memory.given_up {
                     memory = shared.changed.wait(memory).unwrap_or_else(PoisonError::into_inner);
                 }
             }
@@ -289,8 +291,9 @@ impl Shared {
                     memory.failed = Some(IndexError::Sled { doing: "write to", source });
                 }
             }
+            memory.given_up = memory.failed.is_some();
             self.changed.notify_all();
-            if memory.failed.is_some() {
+            if memory.given_up {
                 return;
             }
         }

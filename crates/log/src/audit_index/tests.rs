@@ -229,3 +229,15 @@ fn a_single_missing_key_is_noticed_after_a_crash() {
     std::fs::remove_file(dir.path().join("seal")).unwrap();
     check(&AuditIndex::open(dir.path(), &journal).unwrap(), &journal);
 }
+
+#[test]
+fn what_cannot_be_written_is_an_error_of_a_later_insert_and_nobody_waits_for_it() {
+    let (dir, disk) = (TempDir::new().unwrap(), ModelDisk::new(1));
+    let journal = journal(&disk, 0, 1);
+    let index = AuditIndex::open(dir.path(), &journal).unwrap();
+    drop(index.shared().db.write().unwrap().take());
+    let many = 1..(UNWRITTEN_MAX as u64 + 4) * INTERVAL;
+    let refused = many.filter(|at| index.insert(&record(*at, 0)).is_err()).count();
+    assert!(refused > 0);
+    assert!(index.insert(&record(1_000_000, 0)).is_err());
+}
