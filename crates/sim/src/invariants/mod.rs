@@ -74,7 +74,7 @@ pub fn all(plan: &Plan) -> Vec<Box<dyn Invariant>> {
         Box::new(one_effect::OneEffect::default()),
         Box::new(epochs::Epochs::default()),
         Box::new(claimed::Claimed::default()),
-        Box::new(outcomes::Outcomes::default()),
+        Box::new(outcomes::Outcomes::new(plan)),
         Box::new(lease::Lease::default()),
         Box::new(fenced::Fenced::new(plan)),
         Box::new(switches::Switches::default()),

@@ -1,5 +1,9 @@
 //! What is recorded about a call is true: what is said to have failed was not done, what is said to have succeeded was; and
 //! what may have been done is read back before it is sent again.
+//!
+//! Not asked: that a backend which cannot fence keeps out a leader that looked at its lease, slept, and called when another
+//! one had been announced. Nothing on our side can, and `docs/executor.md` says so. What such a straggler has carried out may be said to have
+//! failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,6 +12,7 @@ use loadline_executor::backends::scripted::LedgerEvent;
 use loadline_state_machine::{ActionStatus, Epoch, Event};
 
 use super::{Agreed, Invariant};
+use crate::plan::Plan;
 use crate::record::{Seen, Sighting};
 
 /// Lines of the ledger come no later than this.
@@ -16,6 +21,13 @@ const LEDGER_LATE: Duration = Duration::from_millis(50);
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
     log: Agreed,
+    backend_fences: bool,
+    /// When each leader was announced.
+    announced: Vec<(Epoch, Duration)>,
+    /// Orders that were sent when another leader had been announced, to a backend that cannot refuse them.
+    stragglers: BTreeSet<(String, Epoch)>,
+    /// Keys that a straggler carried out.
+    straggled: BTreeSet<String>,
     /// By key: the attempt whose order was carried out.
     effects: BTreeMap<String, u32>,
     /// By key: up to which attempt it is said to have failed.
@@ -33,6 +45,10 @@ pub(super) struct Outcomes {
 }
 
 impl Outcomes {
+    pub(super) fn new(plan: &Plan) -> Outcomes {
+        Outcomes { backend_fences: plan.backend.fences, ..Outcomes::default() }
+    }
+
     fn fails(&mut self, key: String, attempt: u32) -> Result<(), String> {
         self.in_flight.remove(&key);
         if let Some(done) = self.effects.get(&key).filter(|done| **done <= attempt) {
@@ -55,6 +71,7 @@ impl Invariant for Outcomes {
         if let Some(applied) = self.log.first(sighting) {
             for event in &applied.events {
                 match event {
+                    Event::LeaderAnnounced { epoch, .. } => self.announced.push((*epoch, sighting.at)),
                     Event::ActionClaimed { action } => {
                         let key = action.key();
                         if !self.in_flight.insert(key.clone()) {
@@ -77,6 +94,13 @@ impl Invariant for Outcomes {
             }
         }
         let Seen::Ledger(line) = &sighting.what else { return Ok(()) };
+        let sender = (line.key.clone(), line.epoch);
+        if line.event == LedgerEvent::Sent && !self.backend_fences {
+            let overtaken = |(epoch, at): &(Epoch, Duration)| line.epoch < *epoch && *at < sighting.at;
+            if self.announced.iter().any(overtaken) {
+                self.stragglers.insert(sender.clone());
+            }
+        }
         match line.event {
             LedgerEvent::ReadBack => {
                 self.read_back.insert(line.key.clone(), line.epoch);
@@ -98,6 +122,9 @@ impl Invariant for Outcomes {
                     ));
                 }
             }
+            LedgerEvent::Effect if self.stragglers.contains(&sender) => {
+                self.straggled.insert(line.key.clone());
+            }
             LedgerEvent::Effect => {
                 if let Some(failed) = self.failed.get(&line.key).filter(|failed| **failed >= line.attempt) {
                     return Err(format!(
@@ -115,7 +142,8 @@ impl Invariant for Outcomes {
     fn end(&mut self) -> Result<(), String> {
         // The very last lines of the ledger may not have been read.
         let due = |at: Duration| at + LEDGER_LATE < self.now;
-        match self.succeeded.iter().find(|(key, (_, at))| due(*at) && !self.effects.contains_key(*key)) {
+        let done = |key: &String| self.effects.contains_key(key) || self.straggled.contains(key);
+        match self.succeeded.iter().find(|(key, (_, at))| due(*at) && !done(key)) {
             Some((key, (index, _))) => {
                 Err(format!("at {index} {key} is said to have succeeded, and was never carried out"))
             }
