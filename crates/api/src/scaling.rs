@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use loadline_state_machine::{
     Action, ActionStatus, Alteration, Attempt, ClusterId, Conclusion, Configuration, ConfigurationProblem, Decision,
-    Freshness, Operation, OperationEnd, Pause, Planned, Reason, Replica, ReplicaSpec, Rule, Signals, Span, Stage,
-    State, Step, Strategy, Target, Time,
+    Freshness, Operation, OperationEnd, Pause, Planned, Reason, Replica, ReplicaSpec, Signals, Span, Stage, State,
+    Step, Strategy, Target, Time,
 };
 
 use crate::resources::millis;
@@ -76,12 +76,7 @@ pub fn strategy(strategy: &Strategy, state: &State) -> v1::Strategy {
 
 /// The size that a strategy names may have been deleted since.
 fn missing_size(configuration: &Configuration, state: &State) -> Option<ConfigurationProblem> {
-    let (option, size) = match &configuration.rule {
-        Rule::TargetSize { size, .. } => ("size", size),
-        Rule::ShrinkToFit { max_size, .. } => ("max_size", max_size),
-        Rule::Burst { burst_size } => ("burst_size", burst_size),
-        Rule::IdleSuspend { .. } => return None,
-    };
+    let (option, size) = configuration.rule.size()?;
     let missing = || ConfigurationProblem::UnknownSize { option: option.to_owned(), size: size.to_string() };
     state.size(size).is_none().then(missing)
 }

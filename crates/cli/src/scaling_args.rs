@@ -33,7 +33,7 @@ fn parse_option(text: &str) -> Result<(String, String), String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateStrategyArgs {
-    /// target_size, shrink_to_fit, burst or idle_suspend
+    /// target_size, shrink_to_fit, target_tracking, queue_depth, burst or idle_suspend
     #[arg(value_name = "TYPE")]
     pub(crate) kind: String,
     #[command(flatten)]

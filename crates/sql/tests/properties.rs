@@ -67,6 +67,10 @@ const OPTIONS: [&str; 13] = [
     "CRASH_WINDOW",
     "BURST_SIZE",
     "IDLE_AFTER",
+    "SIGNALS",
+    "MAX_REPLICAS",
+    "TOLERANCE",
+    "SCALE_UP_POLICIES",
 ];
 
 fn options(min: usize) -> impl Strategy<Value = Vec<StrategyOption>> {

@@ -29,6 +29,21 @@ fn a_refusal_names_what_was_written_and_where() {
     );
     check(
         w,
+        "CREATE SCALING STRATEGY FOR CLUSTER c TYPE TARGET_TRACKING WITH (SIZE = '1', MAX_REPLICAS = 3, \
+         SIGNALS = ^'load average 10; wait value soon')",
+        SqlState::INVALID_PARAMETER_VALUE,
+        "option SIGNALS: row 2, \"wait value soon\": \"soon\" is no number; write one such as 100 or 0.25, with at most \
+         three decimals",
+    );
+    check(
+        w,
+        "CREATE SCALING STRATEGY FOR CLUSTER c TYPE TARGET_TRACKING WITH (SIZE = '1', MAX_REPLICAS = 3, \
+         SIGNALS = 'load average 10', TOLERANCE = ^1.5)",
+        SqlState::INVALID_PARAMETER_VALUE,
+        "'1.5' is not a value for option TOLERANCE",
+    );
+    check(
+        w,
         "CREATE SCALING STRATEGY FOR CLUSTER c TYPE TARGET_SIZE WITH (SIZE = ^'7')",
         SqlState::UNDEFINED_OBJECT,
         "option SIZE names size '7', which does not exist",

@@ -37,6 +37,8 @@ fn both_spellings_and_any_case_mean_the_same() {
         ("SHRINK TO FIT", "SHRINK_TO_FIT"),
         ("BURST", "BURST"),
         ("IDLE SUSPEND", "IDLE_SUSPEND"),
+        ("TARGET TRACKING", "TARGET_TRACKING"),
+        ("QUEUE DEPTH", "QUEUE_DEPTH"),
     ] {
         let drop = |kind: &str| format!("DROP SCALING STRATEGY FOR ALL CLUSTERS TYPE {kind}");
         check(&drop(spaced), &drop(joined));
@@ -56,6 +58,13 @@ fn both_spellings_and_any_case_mean_the_same() {
         "CRASH_WINDOW",
         "BURST_SIZE",
         "IDLE_AFTER",
+        "SIGNALS",
+        "MIN_REPLICAS",
+        "MAX_REPLICAS",
+        "STABILIZATION_DOWN",
+        "SCALE_UP_POLICIES",
+        "SCALE_DOWN_SELECT",
+        "SATURATION_TARGET",
     ] {
         let alter = |option: &str| format!("ALTER SCALING STRATEGY FOR CLUSTER c TYPE BURST UPDATE ({option} = 1)");
         check(&alter(option), &alter(option));

@@ -64,7 +64,9 @@ impl Applied {
             keys.push(actor_key(&request.actor.name));
             keys.extend(request.commands.iter().map(|command| command_key(command.kind())));
         }
-        let signal = |event: &&Event| matches!(event, Event::SignalsReported { .. } | Event::CollectorHeard { .. });
+        let signal = |event: &&Event| {
+            matches!(event, Event::SignalsReported { .. } | Event::CollectorHeard { .. } | Event::CourseNoted { .. })
+        };
         let told = || self.events.iter().filter(|event| !signal(event));
         keys.extend(told().map(|event| event_key(event.kind())));
         keys.extend(told().filter_map(|event| event.cluster()).map(cluster_key));

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::encoding::{Decoder, Encoder, numbered};
 use crate::table::Key;
 use crate::{
-    Action, Blob, Cluster, ClusterId, Decision, DecodeError, Epoch, Hash, LogIndex, NodeNumber, Observation, Operation,
-    OperationEnd, Pause, Planned, Reason, Report, RestoredKnowledge, ResumeReason, Revision, Role, RulesVersion,
-    SettingValue, Size, Strategy, StrategyId, StrategyKind, StrategyState,
+    Action, Blob, Cluster, ClusterId, Decision, DecodeError, Epoch, Hash, LogIndex, NodeNumber, Noted, Observation,
+    Operation, OperationEnd, Pause, Planned, Reason, Report, RestoredKnowledge, ResumeReason, Revision, Role,
+    RulesVersion, SettingValue, Size, Strategy, StrategyId, StrategyKind, StrategyState,
 };
 
 numbered! {
@@ -109,6 +109,9 @@ numbered! {
         115 => TokenCreated { role: Role, token: String },
         116 => TokenDropped { role: Role, token: String },
         117 => RoleRestored { role: Role },
+
+        /// What a strategy that follows signals recommends from here on.
+        150 => CourseNoted { cluster: ClusterId, strategy: StrategyId, kind: StrategyKind, noted: Noted },
     }
 }
 

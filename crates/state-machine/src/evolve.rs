@@ -96,6 +96,10 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
             state.scaling.record_mut(*cluster).states[kind.slot()] = remembered.clone().map(Box::new);
         }
 
+        Event::CourseNoted { cluster, strategy, kind, noted } => {
+            scaling::course_noted(state, *cluster, *strategy, *kind, noted);
+        }
+
         Event::SignalsReported { collector, sequence, cluster, observations } => {
             scaling::signals_reported(state, collector, *sequence, *cluster, observations);
         }

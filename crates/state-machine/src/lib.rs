@@ -54,11 +54,15 @@ pub use apply::{Applied, COMMANDS_PER_REQUEST_MAX, apply, nonsense, pass, rehear
 pub use chain::{CHECKPOINT_EVERY, CHECKPOINTS_KEPT};
 pub use clusters::{Cluster, ClusterView};
 pub use command::Command;
+pub use configuration::decimal::{milli_of as read_milli, show_milli};
 pub use configuration::options::{
     CONFIG_VERSION, OptionDefinition, OptionKind, OptionValue, Options, option_definition, option_definitions,
     read_option,
 };
 pub use configuration::stored::{Strategy, Target, TargetName};
+pub use configuration::tracking::{
+    Algorithm, Amount, Behavior, Knative, Policy, Select, TargetKind, TrackedSignal, Tracking,
+};
 pub use configuration::{Approval, Configuration, ConfigurationProblem, ReplicaScope, Rule, StrategyKind};
 pub use encoding::{Blob, DecodeError};
 pub use entry::{Entry, Request, Sealed};
@@ -99,5 +103,6 @@ pub use state::State;
 pub use strategies::chain::Stage;
 pub use strategies::desired::{Alteration, Change, ReplicaSpec};
 pub use strategies::reason::{ChangeCause, ChangesAt, Reason};
+pub use strategies::tracking::pace::{Changed, Course, Noted, Panic, Recommended};
 pub use strategies::{FailedSize, Memory, STRATEGY_STATE_VERSION, StrategyState};
 pub use time::{ParseSpanError, Span, Time};

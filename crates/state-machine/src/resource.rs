@@ -269,6 +269,7 @@ pub fn resource_changes(events: &[Event]) -> Vec<ResourceChange> {
             Event::RoleDropped { role } => changes.push(ResourceChange::gone(ResourceName::role(&role.name))),
             Event::StrategyFaulted { .. }
             | Event::StrategyStateSet { .. }
+            | Event::CourseNoted { .. }
             | Event::DeadLetterCleared { .. }
             | Event::ActionRowsDeleted { .. }
             | Event::SignalsReported { .. }

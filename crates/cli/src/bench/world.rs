@@ -16,6 +16,8 @@ use crate::exit::{Exit, Failed};
 const SIZES: [&str; 5] = ["25cc", "50cc", "100cc", "200cc", "400cc"];
 const REPLICAS: [&str; 2] = ["r1_auto", "r2_auto"];
 const COLLECTOR: &str = "bench";
+/// Of each cluster, see [`founding`].
+const STRATEGIES: usize = 4;
 
 /// Clusters that one entry creates, or reports on: few enough that all of them are looked at with that entry.
 const CLUSTERS_PER_ENTRY: u32 = 100;
@@ -69,7 +71,7 @@ impl World {
         let settled = |name: &str| {
             let id = self.state.cluster(name)?.id;
             let decision = self.state.standing(id)?.decision()?;
-            (decision.stages.len() == StrategyKind::PRIORITY_ORDER.len() && decision.planned.is_empty()).then_some(())
+            (decision.stages.len() == STRATEGIES && decision.planned.is_empty()).then_some(())
         };
         match (0..self.clusters).map(name).find(|name| settled(name).is_none()) {
             None => Ok(()),

@@ -6,7 +6,7 @@ use loadline_client::v1::{Cluster, Resource, Setting, Strategy};
 use loadline_client::{Kind, Scope};
 use loadline_sql::Statement;
 use loadline_sql::statement::{CreateCluster, CreateStrategy, Place, StrategyKind, StrategyOption, TargetName, Value};
-use loadline_state_machine::{OptionKind, Span, option_definition};
+use loadline_state_machine::{OptionKind, Span, option_definition, read_milli};
 
 use super::Session;
 use crate::args::GetArgs;
@@ -90,6 +90,7 @@ fn value(kind: OptionKind, text: &str) -> Value {
             Value::Text(Span::from_secs(secs).to_string())
         }
         (OptionKind::Count { .. }, Ok(count)) => Value::Number(count.to_string()),
+        (OptionKind::Decimal { .. }, _) if read_milli(text).is_some() => Value::Number(text.to_owned()),
         (OptionKind::Bool, _) if text == "true" || text == "false" => Value::Bool(text == "true"),
         _ => Value::Text(text.to_owned()),
     }
@@ -129,5 +130,32 @@ mod tests {
         assert_eq!(cluster(made).to_string(), "CREATE CLUSTER \"Prod-1\"");
         let set = Setting { name: "default_backend".into(), value: "local".into(), ..Setting::default() };
         assert_eq!(setting(set).to_string(), "ALTER SYSTEM SET default_backend = 'local'");
+    }
+
+    #[test]
+    fn a_strategy_that_follows_signals_is_printed_as_the_statement_that_makes_it() {
+        let options = [
+            ("config_version", "1"),
+            ("max_replicas", "10"),
+            ("signals", "requests average 100; latency value 0.25"),
+            ("size", "100cc"),
+            ("stabilization_down_s", "600"),
+            ("tolerance", "0.05"),
+        ];
+        let strategy = Strategy {
+            id: "s12.0".into(),
+            r#type: "target_tracking".into(),
+            target: Some(StrategyTarget { target: Some(Target::Cluster("web".into())) }),
+            options: options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            ..Strategy::default()
+        };
+        let printed = super::strategy(&strategy).expect("a statement");
+        let expected = "CREATE SCALING STRATEGY FOR CLUSTER web TYPE TARGET_TRACKING WITH (MAX_REPLICAS = 10, SIGNALS = \
+                        'requests average 100; latency value 0.25', SIZE = '100cc', STABILIZATION_DOWN = '10m', TOLERANCE = \
+                        0.05);\n";
+        assert_eq!(printed, expected);
+        let manifest = manifest::parse(&printed).expect("a manifest").remove(0);
+        let Spec::Strategy(wanted) = &manifest.spec else { panic!("{manifest:?}") };
+        assert!(wanted.differences(Some(&strategy)).is_empty());
     }
 }

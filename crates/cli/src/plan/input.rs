@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use loadline_state_machine::{
     Configuration, ConfigurationProblem, OptionKind, OptionValue, Options, PlanActivity, PlanCrashes, PlanHydration,
     PlanInput, PlanReplica, PlanState, PlanStrategy, Span, StrategyKind, Time, option_definition, option_definitions,
+    read_milli,
 };
 use serde_json::Value;
 
@@ -17,7 +18,7 @@ const NOW_DEFAULT: Time = Time::from_millis(1_800_000_000_000);
 /// The last second of the year 9999. A number beyond is one of milliseconds.
 const NOW_SECS_MAX: u64 = 253_402_300_799;
 
-const KINDS: &str = "target_size, shrink_to_fit, burst or idle_suspend";
+const KINDS: &str = "target_size, shrink_to_fit, target_tracking, queue_depth, burst or idle_suspend";
 
 /// What is asked, and what somebody expects as the answer.
 #[derive(Debug)]
@@ -221,6 +222,7 @@ fn check(node: &Node<'_>, kind: StrategyKind, options: &Options) -> Read<()> {
         ConfigurationProblem::Version
         | ConfigurationProblem::UnknownSize { .. }
         | ConfigurationProblem::NameNotManaged { .. } => problem.to_string(),
+        ConfigurationProblem::Unfit { problem, .. } => problem.clone(),
     };
     Err(node.at(key).wrong(what))
 }
@@ -263,7 +265,7 @@ fn only(owner: StrategyKind, kind: StrategyKind, node: &Node<'_>) -> Read<()> {
 }
 
 fn signals(node: Node<'_>, now: Time, input: &mut PlanInput) -> Read<()> {
-    let mut fields = node.object("an object with seconds_since_activity, hydration and crashes")?;
+    let mut fields = node.object("an object with seconds_since_activity, hydration, crashes and metrics")?;
     if let Some(node) = fields.optional("seconds_since_activity") {
         input.activity = optional_span(&node, now)?.map_or(PlanActivity::NoneSeen, PlanActivity::Ago);
     }
@@ -287,6 +289,16 @@ fn signals(node: Node<'_>, now: Time, input: &mut PlanInput) -> Read<()> {
                 return Err(oom.wrong(format!("{count} crashes for want of memory are more than all {total}")));
             }
             input.crashes.insert(replica.to_owned(), PlanCrashes { total, oom: count });
+        }
+    }
+    if let Some(node) = fields.optional("metrics") {
+        for (name, node) in node.entries("an object of metrics and their values")? {
+            let milli = match node.value {
+                Value::Number(number) => read_milli(&number.to_string()),
+                _ => None,
+            };
+            let milli = milli.ok_or_else(|| node.wrong("write a number with at most three decimals"))?;
+            input.metrics.insert(name.to_owned(), milli);
         }
     }
     fields.finish()

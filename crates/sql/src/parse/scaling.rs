@@ -24,11 +24,13 @@ static OPTIONS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     names
 });
 
-const TYPES: [(&str, StrategyKind); 4] = [
+const TYPES: [(&str, StrategyKind); 6] = [
     ("TARGET_SIZE", StrategyKind::TargetSize),
     ("SHRINK_TO_FIT", StrategyKind::ShrinkToFit),
     ("BURST", StrategyKind::Burst),
     ("IDLE_SUSPEND", StrategyKind::IdleSuspend),
+    ("TARGET_TRACKING", StrategyKind::TargetTracking),
+    ("QUEUE_DEPTH", StrategyKind::QueueDepth),
 ];
 
 /// Behind `CREATE SCALING`.

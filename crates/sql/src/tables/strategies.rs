@@ -1,8 +1,8 @@
 //! `mz_internal.mz_scaling_strategies`, `mz_scaling_strategy_state` and the view `mz_scaling_strategies_effective`.
 
 use loadline_state_machine::{
-    CONFIG_VERSION, ClusterId, Memory, OptionValue, STRATEGY_STATE_VERSION, Strategy, StrategyId, StrategyState,
-    Target, Time,
+    CONFIG_VERSION, Changed, ClusterId, Memory, OptionValue, STRATEGY_STATE_VERSION, Strategy, StrategyId,
+    StrategyState, Target, Time,
 };
 use serde_json::{Value as Json, json};
 
@@ -85,6 +85,21 @@ fn payload(state: Option<&StrategyState>) -> Json {
         Some(Memory::Suspended(replicas)) => {
             let replicas = replicas.iter().map(|it| json!({"name": &*it.name, "size": &*it.size}));
             fields.push(("suspended", Json::Array(replicas.collect())));
+        }
+        Some(Memory::Course(course)) => {
+            let recommendations = course
+                .recommendations
+                .iter()
+                .map(|it| json!({"at": time(it.at), "lowest": it.lowest, "highest": it.highest, "latest": it.latest}));
+            let changes = |all: &[Changed]| {
+                Json::Array(all.iter().map(|it| json!({"at": time(it.at), "count": it.count})).collect())
+            };
+            fields.push(("recommendations", Json::Array(recommendations.collect())));
+            fields.push(("added", changes(&course.added)));
+            fields.push(("removed", changes(&course.removed)));
+            if let Some(panic) = &course.panic {
+                fields.push(("panic", json!({"at": time(panic.at), "highest": panic.highest})));
+            }
         }
         Some(Memory::Nothing) | None => {}
     }

@@ -63,6 +63,7 @@ fn configuration(
             SqlState::UNDEFINED_OBJECT,
             format!("option {shown} names size '{size}', which does not exist"),
         ),
+        ConfigurationProblem::Unfit { problem, .. } => SqlError::new(invalid, format!("option {shown}: {problem}")),
         ConfigurationProblem::Version | ConfigurationProblem::NameNotManaged { .. } => {
             SqlError::new(invalid, problem.to_string())
         }

@@ -6,7 +6,8 @@
 //! statement gives it. What it cannot remember is refused; when it was remembered is for the log to say.
 
 use loadline_state_machine::{
-    ClusterId, Command, FailedSize, Memory, ReplicaSpec, STRATEGY_STATE_VERSION, State, StrategyId, StrategyState, Time,
+    Changed, ClusterId, Command, Course, FailedSize, Memory, Panic, Recommended, ReplicaSpec, STRATEGY_STATE_VERSION,
+    State, StrategyId, StrategyState, Time,
 };
 use serde_json::Value as Json;
 
@@ -114,6 +115,11 @@ fn read(payload: Given<'_>, strategy: StrategyId) -> Result<Option<StrategyState
     let list = |what: &str, value: &Json| {
         value.as_array().cloned().ok_or_else(|| wrong(format!("{what} is not a list: {value}")))
     };
+    let count = |of: &Json, field: &str| {
+        let found = of.get(field).and_then(Json::as_u64).and_then(|count| u32::try_from(count).ok());
+        found.ok_or_else(|| wrong(format!("{of} has no count \"{field}\"")))
+    };
+    let mut course: Option<Course> = None;
     let mut state =
         StrategyState { version: STRATEGY_STATE_VERSION, strategy, last_change_at: None, memory: Memory::Nothing };
     for (key, value) in payload.json()? {
@@ -139,8 +145,37 @@ fn read(payload: Given<'_>, strategy: StrategyId) -> Result<Option<StrategyState
                     state.memory = Memory::Suspended(all);
                 }
             }
+            "recommendations" => {
+                let one = |it: &Json| {
+                    let at = time("at", it.get("at").unwrap_or(&Json::Null))?;
+                    let (lowest, highest) = (count(it, "lowest")?, count(it, "highest")?);
+                    Ok(Recommended { at, lowest, highest, latest: count(it, "latest")? })
+                };
+                let all = list(&key, &value)?.iter().map(one).collect::<Result<_, SqlError>>()?;
+                course.get_or_insert_default().recommendations = all;
+            }
+            "added" | "removed" => {
+                let one = |it: &Json| {
+                    let at = time("at", it.get("at").unwrap_or(&Json::Null))?;
+                    Ok(Changed { at, count: count(it, "count")? })
+                };
+                let all = list(&key, &value)?.iter().map(one).collect::<Result<_, SqlError>>()?;
+                let course = course.get_or_insert_default();
+                if key == "added" {
+                    course.added = all;
+                } else {
+                    course.removed = all;
+                }
+            }
+            "panic" => {
+                let at = time("at", value.get("at").unwrap_or(&Json::Null))?;
+                course.get_or_insert_default().panic = Some(Panic { at, highest: count(&value, "highest")? });
+            }
             _ => return Err(wrong(format!("a strategy remembers nothing called {key:?}"))),
         }
+    }
+    if let Some(course) = course.filter(|course| *course != Course::default()) {
+        state.memory = Memory::Course(Box::new(course));
     }
     let empty = state.last_change_at.is_none() && state.memory == Memory::Nothing;
     Ok((!empty).then_some(state))

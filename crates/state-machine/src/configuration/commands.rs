@@ -16,7 +16,8 @@ const PATTERNS_MAX: u64 = 1_000;
 const PATTERN_BYTES_MAX: usize = 255;
 /// Far more than any strategy takes; what was not checked must still not fill the memory.
 const OPTIONS_MAX: u64 = 32;
-const OPTION_BYTES_MAX: u64 = 255;
+/// A schedule or a list of signals is a text of some lines.
+const OPTION_BYTES_MAX: u64 = 4_096;
 
 /// Whether the options must mean something. A direct write to the table of strategies is taken as it is; if it means nothing,
 /// that strategy is out of order and says so, and nothing else suffers.
@@ -232,7 +233,10 @@ fn refused(sizes: &Sizes, kind: StrategyKind, problem: ConfigurationProblem) -> 
                 format!("{}{more}", names.join(", "))
             }
         },
-        ConfigurationProblem::Version | ConfigurationProblem::NameNotManaged { .. } => String::new(),
+        // They say it themselves.
+        ConfigurationProblem::Version
+        | ConfigurationProblem::NameNotManaged { .. }
+        | ConfigurationProblem::Unfit { .. } => String::new(),
     };
     ScalingRejection::Configuration { kind, problem, expected }.into()
 }

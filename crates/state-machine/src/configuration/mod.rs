@@ -3,15 +3,18 @@
 //! - Here: what a strategy's options mean together, and what is wrong with them if they mean nothing.
 //! - [`options`]: which options there are and how they are stored.
 //! - [`like`]: patterns of cluster names.
+//! - [`tracking`]: what is particular to those that follow signals. [`decimal`]: numbers without floats.
 //! - [`stored`]: the strategies there are, and which of them rules a cluster.
 //! - [`commands`]: how they are created, changed and dropped.
 //!
 //! Not here: what a strategy decides (`strategies`).
 
 pub(crate) mod commands;
+pub(crate) mod decimal;
 pub(crate) mod like;
 pub(crate) mod options;
 pub(crate) mod stored;
+pub(crate) mod tracking;
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,6 +29,7 @@ use crate::{NameProblem, Span};
 use options::{
     CONFIG_VERSION, COUNT_MAX, OptionDefinition, OptionKind, OptionValue, Options, SECONDS_MAX, option_definition,
 };
+use tracking::Tracking;
 
 /// The kinds of strategy, in the order in which they run: each sees, and may overrule, what those before it decided.
 /// New kinds go at the end here, where the place is the number in the log, and say their place in the chain in
@@ -40,12 +44,20 @@ pub enum StrategyKind {
     Burst,
     /// No replicas while nobody asks anything.
     IdleSuspend,
+    /// As many replicas of a size as signals ask for.
+    TargetTracking,
+    /// As many workers as a queue needs.
+    QueueDepth,
 }
 
 impl StrategyKind {
+    /// Those that count replicas come after those that choose a size, so that they add to what these want and are not
+    /// undone by them, and before `burst`, which helps whatever is wanted until it is ready. `idle_suspend` has the last word.
     pub const PRIORITY_ORDER: [Self; Self::COUNT] =
-        [Self::TargetSize, Self::ShrinkToFit, Self::Burst, Self::IdleSuspend];
-    pub(crate) const COUNT: usize = 4;
+        [Self::TargetSize, Self::ShrinkToFit, Self::TargetTracking, Self::QueueDepth, Self::Burst, Self::IdleSuspend];
+    pub(crate) const COUNT: usize = 6;
+    pub(crate) const BY_SLOT: [Self; Self::COUNT] =
+        [Self::TargetSize, Self::ShrinkToFit, Self::Burst, Self::IdleSuspend, Self::TargetTracking, Self::QueueDepth];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -53,12 +65,21 @@ impl StrategyKind {
             Self::ShrinkToFit => "shrink_to_fit",
             Self::Burst => "burst",
             Self::IdleSuspend => "idle_suspend",
+            Self::TargetTracking => "target_tracking",
+            Self::QueueDepth => "queue_depth",
         }
     }
 
     /// Its place in the chain; a later one may overrule an earlier one.
     pub fn priority(self) -> usize {
-        self.slot()
+        match self {
+            Self::TargetSize => 0,
+            Self::ShrinkToFit => 1,
+            Self::TargetTracking => 2,
+            Self::QueueDepth => 3,
+            Self::Burst => 4,
+            Self::IdleSuspend => 5,
+        }
     }
 
     /// Where its row lies in tables with one row per kind.
@@ -68,6 +89,8 @@ impl StrategyKind {
             Self::ShrinkToFit => 1,
             Self::Burst => 2,
             Self::IdleSuspend => 3,
+            Self::TargetTracking => 4,
+            Self::QueueDepth => 5,
         }
     }
 
@@ -76,6 +99,8 @@ impl StrategyKind {
             Self::TargetSize | Self::Burst => Span::from_secs(60),
             Self::ShrinkToFit => Span::from_secs(120),
             Self::IdleSuspend => Span::from_secs(300),
+            // They have windows and policies of their own.
+            Self::TargetTracking | Self::QueueDepth => Span::from_secs(0),
         }
     }
 }
@@ -91,7 +116,8 @@ impl FromStr for StrategyKind {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::PRIORITY_ORDER.into_iter().find(|kind| kind.as_str().eq_ignore_ascii_case(text)).ok_or_else(|| {
-            ParseIdError::new("kind of strategy", text, "target_size, shrink_to_fit, burst or idle_suspend")
+            let known = "target_size, shrink_to_fit, target_tracking, queue_depth, burst or idle_suspend";
+            ParseIdError::new("kind of strategy", text, known)
         })
     }
 }
@@ -136,6 +162,8 @@ pub enum Rule {
     ShrinkToFit { max_size: Key, min_oom_count: u64, min_crash_count: u64, crash_window: Span },
     Burst { burst_size: Key },
     IdleSuspend { idle_after: Span },
+    TargetTracking(Box<Tracking>),
+    QueueDepth(Box<Tracking>),
 }
 
 impl Rule {
@@ -145,6 +173,8 @@ impl Rule {
             Self::ShrinkToFit { .. } => StrategyKind::ShrinkToFit,
             Self::Burst { .. } => StrategyKind::Burst,
             Self::IdleSuspend { .. } => StrategyKind::IdleSuspend,
+            Self::TargetTracking(_) => StrategyKind::TargetTracking,
+            Self::QueueDepth(_) => StrategyKind::QueueDepth,
         }
     }
 
@@ -154,6 +184,7 @@ impl Rule {
             Self::TargetSize { size, .. }
             | Self::ShrinkToFit { max_size: size, .. }
             | Self::Burst { burst_size: size } => size,
+            Self::TargetTracking(tracking) | Self::QueueDepth(tracking) => &mut tracking.size,
             Self::IdleSuspend { .. } => return,
         };
         if let Some(shared) = sizes.key(size) {
@@ -162,11 +193,12 @@ impl Rule {
     }
 
     /// The option that names a size, and the size.
-    pub(crate) fn size(&self) -> Option<(&'static str, &Key)> {
+    pub fn size(&self) -> Option<(&'static str, &Key)> {
         match self {
             Self::TargetSize { size, .. } => Some(("size", size)),
             Self::ShrinkToFit { max_size, .. } => Some(("max_size", max_size)),
             Self::Burst { burst_size } => Some(("burst_size", burst_size)),
+            Self::TargetTracking(tracking) | Self::QueueDepth(tracking) => Some(("size", &tracking.size)),
             Self::IdleSuspend { .. } => None,
         }
     }
@@ -196,6 +228,11 @@ pub enum ConfigurationProblem {
     NameNotManaged {
         name: String,
     },
+    /// What is wrong within an option, or between two, in words that say what would be right.
+    Unfit {
+        option: String,
+        problem: String,
+    },
 }
 
 impl ConfigurationProblem {
@@ -207,6 +244,7 @@ impl ConfigurationProblem {
             Self::Invalid { .. } => "INVALID_OPTION",
             Self::UnknownSize { .. } => "UNKNOWN_SIZE",
             Self::NameNotManaged { .. } => "NAME_NOT_MANAGED",
+            Self::Unfit { .. } => "UNFIT_OPTION",
         }
     }
 
@@ -216,7 +254,8 @@ impl ConfigurationProblem {
             Self::UnknownOption { option }
             | Self::Missing { option }
             | Self::Invalid { option, .. }
-            | Self::UnknownSize { option, .. } => option,
+            | Self::UnknownSize { option, .. }
+            | Self::Unfit { option, .. } => option,
             Self::NameNotManaged { .. } => "replica_name",
         }
     }
@@ -232,6 +271,7 @@ impl fmt::Display for ConfigurationProblem {
             Self::UnknownSize { option, size } => {
                 write!(f, "option {option} names size {size:?}, which does not exist")
             }
+            Self::Unfit { option, problem } => write!(f, "option {option}: {problem}"),
             Self::NameNotManaged { name } => {
                 write!(f, "with MANAGED_ONLY, replica_name must end in {MANAGED_SUFFIX}, and {name:?} does not")
             }
@@ -280,6 +320,8 @@ impl Configuration {
                 StrategyKind::IdleSuspend => Rule::IdleSuspend {
                     idle_after: reader.span("idle_after_s").ok_or_else(|| missing("idle_after_s"))?,
                 },
+                StrategyKind::TargetTracking => Rule::TargetTracking(Box::new(Tracking::read(&reader)?)),
+                StrategyKind::QueueDepth => Rule::QueueDepth(Box::new(Tracking::read_queue(&reader)?)),
             },
         };
         if let Rule::TargetSize { replica_name, .. } = &configuration.rule
@@ -304,12 +346,25 @@ fn check_value(known: &OptionDefinition, value: &OptionValue) -> Result<(), Conf
         (OptionKind::Bool, OptionValue::Bool(_)) => true,
         (OptionKind::Size | OptionKind::ReplicaName, OptionValue::Text(name)) => name_problem(name).is_none(),
         (OptionKind::OneOf(values), OptionValue::Text(text)) => values.iter().any(|it| it.eq_ignore_ascii_case(text)),
+        (OptionKind::Decimal { min_milli, max_milli }, _) => {
+            decimal(value).is_some_and(|milli| (min_milli..=max_milli).contains(&milli))
+        }
+        (OptionKind::Rows(_), OptionValue::Text(_)) => true,
         _ => false,
     };
     if fits {
         return Ok(());
     }
     Err(ConfigurationProblem::Invalid { option: known.key.to_owned(), value: shortened(&value.to_string()) })
+}
+
+/// In thousandths.
+fn decimal(value: &OptionValue) -> Option<i64> {
+    match value {
+        OptionValue::Text(text) => decimal::milli_of(text),
+        OptionValue::Number(number) => number.checked_mul(1_000),
+        OptionValue::Bool(_) => None,
+    }
 }
 
 fn name_problem(name: &str) -> Option<NameProblem> {
@@ -348,6 +403,10 @@ impl<'a> Reader<'a> {
             OptionValue::Number(number) => u64::try_from(*number).ok(),
             _ => None,
         }
+    }
+
+    fn milli(&self, key: &str) -> Option<i64> {
+        self.options.get(key).and_then(decimal)
     }
 
     fn span(&self, key: &str) -> Option<Span> {

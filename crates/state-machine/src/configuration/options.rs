@@ -9,6 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::StrategyKind;
+use super::decimal::{milli_of, show_milli};
 use crate::Span;
 
 /// The version of the option keys below.
@@ -200,6 +201,13 @@ pub enum OptionKind {
     /// What a replica may be called.
     ReplicaName,
     OneOf(&'static [&'static str]),
+    /// A number with up to three decimals, stored as its shortest text. The bounds are in thousandths.
+    Decimal {
+        min_milli: i64,
+        max_milli: i64,
+    },
+    /// Rows in a small language of their own; this is what they look like.
+    Rows(&'static str),
 }
 
 impl OptionKind {
@@ -211,6 +219,12 @@ impl OptionKind {
             Self::Size => "the name of a size".to_owned(),
             Self::ReplicaName => "1 to 63 letters, digits, '_', '-' or '.'".to_owned(),
             Self::OneOf(values) => values.join(" or "),
+            Self::Decimal { min_milli, max_milli } => format!(
+                "a number from {} to {} with at most three decimals",
+                show_milli(min_milli),
+                show_milli(max_milli)
+            ),
+            Self::Rows(example) => format!("rows such as {example}"),
         }
     }
 }
@@ -302,15 +316,123 @@ const IDLE_SUSPEND: &[OptionDefinition] = &[definition(
     "Time without activity after which the cluster is suspended.",
 )];
 
+const SIZE_TO_HAVE: OptionDefinition =
+    definition("size", "SIZE", OptionKind::Size, true, "The size of the replicas that are counted and made.");
+const NUMBER: OptionKind = OptionKind::Decimal { min_milli: 1, max_milli: 1_000_000_000_000 };
+const RATE: OptionKind = OptionKind::Decimal { min_milli: 1_001, max_milli: 1_000_000 };
+const SELECT: OptionKind = OptionKind::OneOf(&["Max", "Min", "Disabled"]);
+const POLICIES: OptionKind = OptionKind::Rows("'4 per 15s, 100% per 15s'");
+
+/// What `target_tracking` and `queue_depth` share: bounds, and how fast the number may change.
+const TRACKING: &[OptionDefinition] = &[
+    definition("min_replicas", "MIN_REPLICAS", OptionKind::Count { min: 0 }, false, "The fewest replicas; 1."),
+    definition(
+        "require",
+        "REQUIRE",
+        OptionKind::OneOf(&["ANY", "ALL"]),
+        false,
+        "Of several signals, the largest wins (ANY), or all must agree and the smallest wins (ALL).",
+    ),
+    definition(
+        "tolerance",
+        "TOLERANCE",
+        OptionKind::Decimal { min_milli: 0, max_milli: 1_000 },
+        false,
+        "How far a signal may be from its target, as a part of it, before anything changes.",
+    ),
+    definition(
+        "stabilization_up_s",
+        "STABILIZATION_UP",
+        OptionKind::Seconds { min: 0 },
+        false,
+        "For how long the lowest recommendation counts before replicas are added.",
+    ),
+    definition(
+        "stabilization_down_s",
+        "STABILIZATION_DOWN",
+        OptionKind::Seconds { min: 0 },
+        false,
+        "For how long the highest recommendation counts before replicas go.",
+    ),
+    definition("scale_up_policies", "SCALE_UP_POLICIES", POLICIES, false, "How many may be added in which time."),
+    definition("scale_up_select", "SCALE_UP_SELECT", SELECT, false, "Which of the policies counts."),
+    definition("scale_down_policies", "SCALE_DOWN_POLICIES", POLICIES, false, "How many may go in which time."),
+    definition("scale_down_select", "SCALE_DOWN_SELECT", SELECT, false, "Which of the policies counts."),
+];
+
+const TARGET_TRACKING: &[OptionDefinition] = &[
+    SIZE_TO_HAVE,
+    definition(
+        "signals",
+        "SIGNALS",
+        OptionKind::Rows("'requests average 100; latency value 0.25 activation 0.05'"),
+        true,
+        "The signals and what each should be, on average per replica or as it is.",
+    ),
+    definition("max_replicas", "MAX_REPLICAS", OptionKind::Count { min: 1 }, true, "The most replicas."),
+    definition(
+        "algorithm",
+        "ALGORITHM",
+        OptionKind::OneOf(&["hpa", "knative", "nomad"]),
+        false,
+        "Whose arithmetic makes a number of replicas of a signal.",
+    ),
+    definition("panic_threshold", "PANIC_THRESHOLD", NUMBER, false, "Of knative: from how many times as many on."),
+    definition(
+        "stable_window_s",
+        "STABLE_WINDOW",
+        OptionKind::Seconds { min: 1 },
+        false,
+        "Of knative: how long a panic lasts after the last reason for it.",
+    ),
+    definition("max_scale_up_rate", "MAX_SCALE_UP_RATE", RATE, false, "Of knative: at most so many times as many."),
+    definition("max_scale_down_rate", "MAX_SCALE_DOWN_RATE", RATE, false, "Of knative: at least this part of them."),
+    definition("max_scale_up", "MAX_SCALE_UP", OptionKind::Count { min: 1 }, false, "Of nomad: the most in a change."),
+    definition(
+        "max_scale_down",
+        "MAX_SCALE_DOWN",
+        OptionKind::Count { min: 1 },
+        false,
+        "Of nomad: the most that go in a change.",
+    ),
+];
+
+const SIGNAL_NAME: OptionKind = OptionKind::Rows("'queue_depth' or 'stage_queue_depth + exec_queue_depth'");
+
+const QUEUE_DEPTH: &[OptionDefinition] = &[
+    SIZE_TO_HAVE,
+    definition("max_replicas", "MAX_REPLICAS", OptionKind::Count { min: 1 }, false, "The most replicas; 50."),
+    definition("depth_signal", "DEPTH_SIGNAL", SIGNAL_NAME, false, "Which signal says how many jobs wait."),
+    definition("depth_target", "DEPTH_TARGET", NUMBER, false, "How many waiting jobs one replica takes; 2."),
+    definition("wait_signal", "WAIT_SIGNAL", SIGNAL_NAME, false, "Which signal says how long the oldest has waited."),
+    definition("wait_target", "WAIT_TARGET", NUMBER, false, "How many seconds the oldest job may wait; 30."),
+    definition("saturation_signal", "SATURATION_SIGNAL", SIGNAL_NAME, false, "Which signal says how busy workers are."),
+    definition("saturation_target", "SATURATION_TARGET", NUMBER, false, "How busy a worker may be, from 0 to 1; 0.8."),
+    definition(
+        "activation",
+        "ACTIVATION",
+        OptionKind::Decimal { min_milli: 0, max_milli: 1_000_000_000_000 },
+        false,
+        "From zero replicas, more jobs than this must wait for the first one; 0.",
+    ),
+];
+
 /// The options that a strategy of this kind takes, its own first.
 pub fn option_definitions(kind: StrategyKind) -> impl Iterator<Item = &'static OptionDefinition> {
+    let nothing: &[OptionDefinition] = &[];
+    let shared = match kind {
+        StrategyKind::TargetTracking | StrategyKind::QueueDepth => TRACKING,
+        _ => nothing,
+    };
     let own = match kind {
+        StrategyKind::TargetTracking => TARGET_TRACKING,
+        StrategyKind::QueueDepth => QUEUE_DEPTH,
         StrategyKind::TargetSize => TARGET_SIZE,
         StrategyKind::ShrinkToFit => SHRINK_TO_FIT,
         StrategyKind::Burst => BURST,
         StrategyKind::IdleSuspend => IDLE_SUSPEND,
     };
-    own.iter().chain(COMMON)
+    own.iter().chain(shared).chain(COMMON)
 }
 
 /// An option by its key or by its SQL name, in any case.
@@ -356,7 +478,8 @@ impl OptionDefinition {
                 "false" | "off" | "no" | "0" => Some(OptionValue::Bool(false)),
                 _ => None,
             },
-            OptionKind::Size | OptionKind::ReplicaName | OptionKind::OneOf(_) => {
+            OptionKind::Decimal { .. } => milli_of(text).map(|milli| OptionValue::Text(show_milli(milli))),
+            OptionKind::Size | OptionKind::ReplicaName | OptionKind::OneOf(_) | OptionKind::Rows(_) => {
                 Some(OptionValue::Text(text.to_owned()))
             }
         }

@@ -85,7 +85,7 @@ impl Ruler {
     }
 }
 
-/// One of each kind, side by side: whoever looks at a cluster looks at all four.
+/// One of each kind, side by side: whoever looks at a cluster looks at all of them.
 pub(crate) type Rulers = [Option<Ruler>; StrategyKind::COUNT];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl Strategies {
         own.filter_map(|ruler| self.get(ruler.id))
     }
 
-    /// Which strategy of each kind rules a cluster whose own ones these are. Its name is only asked for where there are
+    /// Which strategy of each kind rules a cluster whose own ones these are, in the order in which they run. Its name is only asked for where there are
     /// patterns.
     pub(crate) fn rulings<'s, 'n>(
         &'s self,
@@ -298,7 +298,7 @@ mod tests {
     /// Who rules the cluster of this name, and with whom it is tied.
     fn ruling(strategies: &Strategies, name: &str) -> Option<(StrategyId, Option<StrategyId>)> {
         let own = strategies.own(CLUSTER).map(Arc::as_ref);
-        let ruling = strategies.rulings(own, || Some(name))[StrategyKind::IdleSuspend.slot()]?;
+        let ruling = strategies.rulings(own, || Some(name))[StrategyKind::IdleSuspend.priority()]?;
         Some((ruling.ruler.id, ruling.tied_with))
     }
 

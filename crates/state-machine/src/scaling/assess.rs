@@ -82,7 +82,7 @@ fn panicked(running: Option<StrategyId>, links: &[Link<'_>], view: View<'_>) -> 
         tied_with: None,
     });
     let desired = Desired::new(view.replicas.iter().map(|replica| (&replica.name, &replica.size)));
-    Said { stages: stages.collect(), desired, shadow: None }
+    Said { stages: stages.collect(), desired, shadow: None, notes: vec![] }
 }
 
 /// The replicas as they would be without what the operation under way has made so far. The strategies are asked about

@@ -19,6 +19,7 @@ use super::plan::Step;
 use crate::configuration::StrategyKind;
 use crate::decide::Moment;
 use crate::evolve::evolve;
+use crate::strategies::chain::Note;
 use crate::strategies::reason::ChangesAt;
 use crate::strategies::{Decide, StrategyState};
 use crate::{ClusterId, Event, OperationId, Revision, Span, State};
@@ -149,6 +150,9 @@ fn evaluate(writer: &mut Writer<'_>, id: ClusterId, knobs: &Knobs, strategies: &
     }
     advance::expire(writer, id);
     let mut assessment = assess(writer.state, id, writer.state.scaling.record(id), knobs, strategies);
+    for Note { strategy, kind, noted } in std::mem::take(&mut assessment.said.notes) {
+        writer.emit(Event::CourseNoted { cluster: id, strategy, kind, noted });
+    }
     forget_what_is_over(writer.state, id, &assessment);
     if operation_of(writer.state, id).is_some() {
         advance::advance(writer, id, knobs, &assessment);
@@ -175,7 +179,8 @@ fn nothing_new(
     }
     let assessment = assess(state, id, Some(record), knobs, strategies);
     let draft = draft(record, knobs, state.now, &assessment, OperationId::from(Revision::default()));
-    let is_quiet = !assessment.remembers_others && !draft.is_news(record, &assessment);
+    let nothing_to_note = !assessment.remembers_others && assessment.said.notes.is_empty();
+    let is_quiet = nothing_to_note && !draft.is_news(record, &assessment);
     is_quiet.then(|| {
         let changes_at = changes_at(state, record, knobs, &assessment, &draft);
         // Nothing to do if it is looked at early enough anyway.
@@ -196,10 +201,9 @@ fn forget_what_is_over(state: &mut State, id: ClusterId, assessment: &Assessment
         return;
     }
     let rulings = state.scaling.strategies.rulings(record.own.as_deref(), || state.clusters.name(id));
-    let is_over = |slot: usize, own: &StrategyState| rulings[slot].is_none_or(|ruling| !own.is_of(ruling.ruler.id));
-    let over: Vec<usize> = (0..StrategyKind::COUNT)
-        .filter(|slot| record.states[*slot].as_ref().is_some_and(|own| is_over(*slot, own)))
-        .collect();
+    let rules = |own: &StrategyState| rulings.iter().flatten().any(|ruling| own.is_of(ruling.ruler.id));
+    let over: Vec<usize> =
+        (0..StrategyKind::COUNT).filter(|slot| record.states[*slot].as_ref().is_some_and(|own| !rules(own))).collect();
     let wanted = |step: &Step| assessment.planned.iter().any(|planned| planned.step == *step);
     let rejected_is_over = assessment.said.fault().is_none() && !record.rejected.iter().all(wanted);
     if over.is_empty() && !rejected_is_over {

@@ -12,14 +12,15 @@ use super::operations::{Operation, OperationEnd, Progress};
 use super::plan::Origin;
 use super::restored::RestoredKnowledge;
 use super::{ClusterRecord, Scaling};
-use crate::configuration::StrategyKind;
 use crate::configuration::stored::{Strategies, Strategy, Target};
+use crate::configuration::{Rule, StrategyKind};
 use crate::settings::{AUTO_SCALING_ACTION_RETENTION, Settings};
 use crate::signals::collectors::{COLLECTOR_FORGOTTEN_AFTER, Collector};
 use crate::signals::replica::Replica;
 use crate::signals::report::{Noting, Observation};
 use crate::strategies::desired::ReplicaSpec;
 use crate::strategies::reason::Reason;
+use crate::strategies::tracking::pace::{Course, Noted};
 use crate::strategies::{FailedSize, Memory, StrategyState};
 use crate::table::Key;
 use crate::{ClusterId, Decision, Event, LogIndex, State, StrategyId, Time};
@@ -197,6 +198,58 @@ fn remember_drop(record: &mut ClusterRecord, action: &Action, replica: ReplicaSp
     }
 }
 
+/// A strategy that follows signals recommends something else than before.
+pub(crate) fn course_noted(
+    state: &mut State,
+    cluster: ClusterId,
+    strategy: StrategyId,
+    kind: StrategyKind,
+    noted: &Noted,
+) {
+    let now = state.now;
+    course(state.scaling.record_mut(cluster), kind, strategy).note(noted, now);
+}
+
+fn course(record: &mut ClusterRecord, kind: StrategyKind, strategy: StrategyId) -> &mut Course {
+    let memory = &mut own_state(record, kind, strategy).memory;
+    if !matches!(memory, Memory::Course(_)) {
+        *memory = Memory::Course(Box::default());
+    }
+    match memory {
+        Memory::Course(course) => course,
+        _ => unreachable!("it was made one above"),
+    }
+}
+
+/// How many replicas came and went by the wish of each strategy that paces itself by that. Also of an operation that failed:
+/// what it did is there.
+fn remember_changes(state: &mut State, operation: &Operation) {
+    let now = state.now;
+    for kind in [StrategyKind::TargetTracking, StrategyKind::QueueDepth] {
+        let mut by = None;
+        let (mut added, mut removed) = (0_u32, 0_u32);
+        for unit in operation.units.iter().filter(|unit| unit.progress == Progress::Done) {
+            if let Origin::Strategy { id, kind: of } = unit.planned.by
+                && of == kind
+            {
+                by = Some(id);
+                let step = &unit.planned.step;
+                // One that takes another's place changes no number.
+                match (step.creates().is_some(), step.drops().is_some()) {
+                    (true, false) => added += 1,
+                    (false, true) => removed += 1,
+                    _ => {}
+                }
+            }
+        }
+        let Some(strategy) = by.filter(|_| added + removed > 0) else { continue };
+        let rule = state.scaling.strategies.get(strategy).and_then(|it| it.configuration().ok()).map(|it| it.rule);
+        let Some(Rule::TargetTracking(tracking) | Rule::QueueDepth(tracking)) = rule else { continue };
+        let period = tracking.period_max();
+        course(state.scaling.record_mut(operation.cluster), kind, strategy).changed(added, removed, period, now);
+    }
+}
+
 fn forget_suspension(record: &mut ClusterRecord) {
     if let Some(state) = &mut record.states[StrategyKind::IdleSuspend.slot()]
         && matches!(state.memory, Memory::Suspended(_))
@@ -222,6 +275,7 @@ pub(crate) fn operation_put(state: &mut State, operation: &Operation) {
 
 pub(crate) fn operation_ended(state: &mut State, operation: &Operation, end: OperationEnd) {
     let now = state.now;
+    remember_changes(state, operation);
     let record = state.scaling.record_mut(operation.cluster);
     record.operation = None;
     match end {
@@ -336,6 +390,7 @@ impl Event {
             Self::ClusterKnowledgeRestored { cluster, .. }
             | Self::StrategyFaulted { cluster, .. }
             | Self::StrategyStateSet { cluster, .. }
+            | Self::CourseNoted { cluster, .. }
             | Self::ReplicaAsked { cluster, .. }
             | Self::ActionRowsDeleted { cluster, .. }
             | Self::SignalsReported { cluster, .. }

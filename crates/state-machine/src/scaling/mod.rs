@@ -84,6 +84,7 @@ pub(crate) struct Scaling {
 pub(crate) struct ClusterRecord {
     pub(crate) signals: Signals,
     /// By [`StrategyKind::slot`].
+    #[serde(with = "crate::strategies::by_kind")]
     pub(crate) states: [Option<Box<StrategyState>>; StrategyKind::COUNT],
     pub(crate) decision: Option<Kept>,
     pub(crate) operation: Option<Arc<Operation>>,

@@ -19,7 +19,8 @@ use crate::{Cluster, Event, State};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoredKnowledge {
     pub signals: Signals,
-    /// In the order of the kinds.
+    /// By the number of the kind.
+    #[serde(with = "crate::strategies::by_kind")]
     pub states: [Option<StrategyState>; StrategyKind::COUNT],
     pub pause: Option<Pause>,
 }

@@ -98,6 +98,10 @@ fn check_state(
             })
         }
         (Memory::FailedSizes(_), _) => Err(invalid("failed_sizes is what shrink_to_fit remembers")),
+        (Memory::Course(course), StrategyKind::TargetTracking | StrategyKind::QueueDepth) => {
+            course.check(now).map_err(invalid)
+        }
+        (Memory::Course(_), _) => Err(invalid("a course is what target_tracking and queue_depth remember")),
         (Memory::Suspended(_), _) => Err(invalid("suspended is what idle_suspend remembers")),
     }
 }

@@ -14,7 +14,7 @@ use crate::configuration::{Configuration, ConfigurationProblem, StrategyKind};
 use crate::decide::Moment;
 use crate::settings::{self, SettingRow, Settings};
 use crate::signals::replica::{Crash, Hydration, Replica};
-use crate::signals::{Activity, Heard, Signals};
+use crate::signals::{Activity, Heard, Metric, Signals};
 use crate::sizes::{self, Sizes};
 use crate::strategies::chain::{Link, run};
 use crate::strategies::desired::ReplicaSpec;
@@ -34,6 +34,8 @@ pub struct PlanInput {
     /// By replica; one that is not named is not hydrated.
     pub hydration: BTreeMap<String, PlanHydration>,
     pub crashes: BTreeMap<String, PlanCrashes>,
+    /// What a live collector has measured, in thousandths.
+    pub metrics: BTreeMap<String, i64>,
     pub now: Option<Time>,
     pub settings: BTreeMap<String, String>,
 }
@@ -244,6 +246,16 @@ fn read_signals(input: &PlanInput, now: Time) -> Result<Signals, PlanError> {
             replica.crashed(Crash { at: now, count: crashes.total, oom_count: crashes.oom, reason: "".into() });
         }
     }
+    signals.metrics = input
+        .metrics
+        .iter()
+        .map(|(name, value_milli)| Metric {
+            name: name.as_str().into(),
+            value_milli: *value_milli,
+            as_of: now,
+            collector: COLLECTOR.into(),
+        })
+        .collect();
     signals.activity = match input.activity {
         PlanActivity::Unknown => None,
         PlanActivity::NoneSeen => {

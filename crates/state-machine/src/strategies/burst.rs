@@ -8,7 +8,7 @@ use super::reason::{ChangeCause, Reason, earlier, just_after};
 use super::{Hydrated, Overran, Question, Steps, Verdict};
 use crate::configuration::Rule;
 
-const BURST_REPLICA: &str = "burst_auto";
+pub(crate) const BURST_REPLICA: &str = "burst_auto";
 
 pub(crate) fn decide(question: &Question<'_>, desired: &mut Desired, steps: &mut Steps) -> Result<Verdict, Overran> {
     let Rule::Burst { burst_size } = &question.configuration.rule else {
@@ -53,7 +53,7 @@ pub(crate) fn decide(question: &Question<'_>, desired: &mut Desired, steps: &mut
         return Ok(Verdict::now(Reason::NoOthers));
     }
     if is_there {
-        return Ok(Verdict { reason: unsure.unwrap_or(Reason::BurstHelping), changes_at: goes_stale });
+        return Ok(Verdict { reason: unsure.unwrap_or(Reason::BurstHelping), changes_at: goes_stale, noted: None });
     }
     if let Some(replica) = desired.replicas().find(|replica| replica.size == *burst_size) {
         return Ok(Verdict::now(Reason::BurstSizePresent { replica: replica.name.clone() }));

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::desired::{Change, Desired};
 use super::reason::{ChangeCause, ChangesAt, Reason, earlier};
+use super::tracking::pace::Noted;
 use super::{Decide, Overran, Question, STEPS_MAX, Steps, StrategyState, View};
 use crate::configuration::{Configuration, ConfigurationProblem, StrategyKind};
 use crate::{StrategyId, Time};
@@ -44,6 +45,16 @@ pub(crate) struct Said {
     pub(crate) desired: Desired,
     /// The stages with those in dry run; nothing if none is.
     pub(crate) shadow: Option<Box<Said>>,
+    /// What strategies have to remember. Those in dry run as well: what they would do depends on it.
+    pub(crate) notes: Vec<Note>,
+}
+
+/// What one strategy has to remember.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    pub(crate) strategy: StrategyId,
+    pub(crate) kind: StrategyKind,
+    pub(crate) noted: Noted,
 }
 
 impl Said {
@@ -78,6 +89,10 @@ pub(crate) fn run(
     let shadow =
         links.iter().any(|link| in_dry_run(&link)).then(|| Box::new(run_all(strategies, links.iter(), view, running)));
     let mut said = run_all(strategies, links.iter().filter(|link| !in_dry_run(link)), view, running);
+    if let Some(shadow) = &shadow {
+        let dry = |note: &&Note| links.iter().any(|link| link.id == note.strategy && in_dry_run(&link));
+        said.notes.extend(shadow.notes.iter().filter(dry));
+    }
     said.shadow = shadow;
     said
 }
@@ -90,10 +105,12 @@ fn run_all<'a>(
 ) -> Said {
     let mut desired = Desired::new(view.replicas.iter().map(|replica| (&replica.name, &replica.size)));
     let mut stages = Vec::with_capacity(StrategyKind::COUNT);
+    let mut notes = Vec::new();
     for link in links {
         *running = Some(link.id);
-        let stage = run_one(strategies, link, view, &mut desired);
+        let (stage, noted) = run_one(strategies, link, view, &mut desired);
         *running = None;
+        notes.extend(noted.map(|noted| Note { strategy: link.id, kind: link.kind, noted }));
         let faulted = stage.reason.is_fault();
         stages.push(stage);
         if faulted {
@@ -102,7 +119,7 @@ fn run_all<'a>(
             break;
         }
     }
-    Said { stages, desired, shadow: None }
+    Said { stages, desired, shadow: None, notes }
 }
 
 fn run_one(
@@ -110,7 +127,7 @@ fn run_one(
     link: &Link<'_>,
     view: View<'_>,
     desired: &mut Desired,
-) -> Stage {
+) -> (Stage, Option<Noted>) {
     let stage = |reason, changes, held_back, changes_at| Stage {
         strategy: link.id,
         kind: link.kind,
@@ -122,7 +139,7 @@ fn run_one(
     };
     let configuration = match usable(link, view) {
         Ok(configuration) => configuration,
-        Err(reason) => return stage(reason, vec![], vec![], None),
+        Err(reason) => return (stage(reason, vec![], vec![], None), None),
     };
     let ask = |desired: &mut Desired, cooldown_until| {
         let question = Question { configuration, state: link.state, view, cooldown_until };
@@ -130,7 +147,7 @@ fn run_one(
         let verdict = strategies[link.kind.slot()](&question, desired, &mut Steps::new());
         verdict.map(|verdict| (verdict, desired.end()))
     };
-    let overran = || stage(Reason::Overran { steps_max: STEPS_MAX }, vec![], vec![], None);
+    let overran = || (stage(Reason::Overran { steps_max: STEPS_MAX }, vec![], vec![], None), None);
 
     // A cooldown that holds nothing back is not worth a word: what would it want, if it might?
     let cooldown_until = link.state.in_cooldown(configuration.cooldown, view.now);
@@ -148,7 +165,7 @@ fn run_one(
             let held_back: Vec<Change> = wished.into_iter().filter(|change| !changes.contains(change)).collect();
             let held_until = cooldown_until.filter(|_| !held_back.is_empty());
             let cooldown_over = held_until.map(|at| ChangesAt { at, why: ChangeCause::CooldownOver });
-            stage(verdict.reason, changes, held_back, earlier(verdict.changes_at, cooldown_over))
+            (stage(verdict.reason, changes, held_back, earlier(verdict.changes_at, cooldown_over)), verdict.noted)
         }
     }
 }

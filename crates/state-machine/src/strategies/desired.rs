@@ -63,6 +63,8 @@ pub(crate) struct Desired {
     removed: Vec<(Key, Attribution)>,
     stage: Option<(StrategyKind, ReplicaScope)>,
     changes: Vec<Change>,
+    /// How many replicas of a size a strategy needs that counts them.
+    needed: Vec<(Key, u32)>,
 }
 
 impl Desired {
@@ -71,7 +73,7 @@ impl Desired {
         let wanted = actual
             .map(|(name, size)| Wanted { replica: ReplicaSpec { name: name.clone(), size: size.clone() }, by: None })
             .collect();
-        Self { wanted, removed: Vec::new(), stage: None, changes: Vec::new() }
+        Self { wanted, removed: Vec::new(), stage: None, changes: Vec::new(), needed: Vec::new() }
     }
 
     /// From here on, changes are those of this strategy.
@@ -100,6 +102,16 @@ impl Desired {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.wanted.is_empty()
+    }
+
+    /// A strategy that counts replicas of this size needs so many.
+    pub(crate) fn need(&mut self, size: &Key, replicas: u32) {
+        self.needed.push((size.clone(), replicas));
+    }
+
+    /// How many replicas of this size earlier strategies need, at least.
+    pub(crate) fn needed(&self, size: &str) -> u32 {
+        self.needed.iter().filter(|(of, _)| &**of == size).map(|(_, replicas)| *replicas).max().unwrap_or(0)
     }
 
     fn place(&self, name: &str) -> Result<usize, usize> {

@@ -1,18 +1,20 @@
 //! The strategies: pure functions from what is seen, and what earlier strategies wanted, to what this one wants.
 //!
 //! - Here: what a strategy is given ([`View`], its own [`StrategyState`]) and what it answers ([`Verdict`]).
-//! - One file for each kind; [`chain`] runs them in order; [`desired`] is what they work on; [`reason`] is why.
+//! - One file for each kind (`tracking` serves two); [`chain`] runs them in order; [`desired`] is what they work on; [`reason`] is why.
 //!
 //! A strategy builds no text and reads no clock. What it cannot know (a signal that is stale or was never reported)
 //! holds what is there: missing data never scales down.
 
 pub(crate) mod burst;
+pub(crate) mod by_kind;
 pub(crate) mod chain;
 pub(crate) mod desired;
 pub(crate) mod idle_suspend;
 pub(crate) mod reason;
 pub(crate) mod shrink_to_fit;
 pub(crate) mod target_size;
+pub(crate) mod tracking;
 
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +27,7 @@ use crate::{Span, StrategyId, Time};
 
 use desired::{Desired, ReplicaSpec};
 use reason::{ChangesAt, Reason};
+use tracking::pace::{Course, Noted};
 
 /// What a strategy sees.
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +122,8 @@ pub enum Memory {
     FailedSizes(Vec<FailedSize>),
     /// Of `idle_suspend`: what was there before the cluster was suspended.
     Suspended(Vec<ReplicaSpec>),
+    /// Of `target_tracking` and `queue_depth`: what they recommended and changed lately.
+    Course(Box<Course>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,15 +155,17 @@ pub(crate) struct Verdict {
     pub(crate) reason: Reason,
     /// When it would answer differently though nothing is heard.
     pub(crate) changes_at: Option<ChangesAt>,
+    /// What it has to remember, even if nothing comes of it now.
+    pub(crate) noted: Option<Noted>,
 }
 
 impl Verdict {
     pub(crate) fn now(reason: Reason) -> Self {
-        Self { reason, changes_at: None }
+        Self { reason, changes_at: None, noted: None }
     }
 
     pub(crate) fn until(reason: Reason, changes_at: ChangesAt) -> Self {
-        Self { reason, changes_at: Some(changes_at) }
+        Self { reason, changes_at: Some(changes_at), noted: None }
     }
 }
 
@@ -200,5 +207,11 @@ pub(crate) struct Question<'a> {
 pub(crate) type Decide = fn(&Question<'_>, &mut Desired, &mut Steps) -> Result<Verdict, Overran>;
 
 /// Who decides for each kind, by [`StrategyKind::slot`].
-pub(crate) const STRATEGIES: [Decide; StrategyKind::COUNT] =
-    [target_size::decide, shrink_to_fit::decide, burst::decide, idle_suspend::decide];
+pub(crate) const STRATEGIES: [Decide; StrategyKind::COUNT] = [
+    target_size::decide,
+    shrink_to_fit::decide,
+    burst::decide,
+    idle_suspend::decide,
+    tracking::decide,
+    tracking::decide,
+];

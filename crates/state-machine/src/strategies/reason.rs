@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::configuration::ConfigurationProblem;
+use crate::configuration::decimal::show_milli;
 use crate::table::Key;
 use crate::{Span, Time};
 
@@ -108,6 +109,76 @@ pub enum Reason {
     Asked {
         by: Key,
     },
+
+    /// A signal asks for more: this one the most, or the least where all must agree.
+    SignalAbove {
+        signal: Key,
+        value_milli: i64,
+        wanted: u32,
+        /// As many as it may be at once.
+        replicas: u32,
+    },
+    SignalBelow {
+        signal: Key,
+        value_milli: i64,
+        wanted: u32,
+        replicas: u32,
+    },
+    SignalOnTarget {
+        signal: Key,
+        value_milli: i64,
+        replicas: u32,
+    },
+    /// Not long enough ago, something else was recommended.
+    Stabilizing {
+        wanted: u32,
+        replicas: u32,
+        until: Option<Time>,
+    },
+    /// So many were added or removed lately that the policies allow no more.
+    PolicyHolds {
+        wanted: u32,
+        replicas: u32,
+        until: Option<Time>,
+    },
+    DirectionDisabled {
+        wanted: u32,
+        replicas: u32,
+    },
+    AtMaximum {
+        wanted: u32,
+        replicas: u32,
+    },
+    AtMinimum {
+        wanted: u32,
+        replicas: u32,
+    },
+    BelowMinimum {
+        replicas: u32,
+        replicas_min: u32,
+    },
+    AboveMaximum {
+        replicas: u32,
+        replicas_max: u32,
+    },
+    /// There is no replica, and no signal asks for the first.
+    NotActivated,
+    /// No live collector has reported this signal of the configuration.
+    MetricMissing {
+        signal: Key,
+    },
+    MetricStale {
+        signal: Key,
+        since: Time,
+    },
+    /// Another strategy needs more of the same replicas.
+    NeededByOther {
+        replicas: u32,
+    },
+    /// A replica of the strategy's own has another size than it should have now.
+    OtherSizeWanted {
+        size: Key,
+    },
 }
 
 impl Reason {
@@ -145,6 +216,21 @@ impl Reason {
         ("PANICKED", "The strategy failed; the cluster holds."),
         ("OVERRAN", "The strategy took more steps than it may; the cluster holds."),
         ("ASKED", "Somebody asked for exactly this, beside the strategies."),
+        ("SIGNAL_ABOVE", "A signal asks for more replicas: they are added."),
+        ("SIGNAL_BELOW", "The signals ask for fewer replicas: some go."),
+        ("SIGNAL_ON_TARGET", "The signals ask for as many replicas as there are."),
+        ("STABILIZING", "Within the stabilization window something else was recommended: what is there stays."),
+        ("POLICY_HOLDS", "The scale policies allow no further change yet."),
+        ("DIRECTION_DISABLED", "The scale policies are disabled in this direction."),
+        ("AT_MAXIMUM", "The signals ask for more than the maximum."),
+        ("AT_MINIMUM", "The signals ask for fewer than the minimum."),
+        ("BELOW_MINIMUM", "There are fewer replicas than the minimum: the rest is added."),
+        ("ABOVE_MAXIMUM", "There are more replicas than the maximum: some go."),
+        ("NOT_ACTIVATED", "There is no replica, and no signal is above its activation."),
+        ("METRIC_MISSING", "No live collector has reported a signal: nothing shrinks."),
+        ("METRIC_STALE", "A signal is too old to rely on: nothing shrinks."),
+        ("NEEDED_BY_OTHER", "Another strategy needs more of the same replicas."),
+        ("OTHER_SIZE_WANTED", "The replica should have another size: one of that size takes its place."),
     ];
 
     /// Stable, for programs.
@@ -191,6 +277,21 @@ impl Reason {
             Self::Panicked => 29,
             Self::Overran { .. } => 30,
             Self::Asked { .. } => 31,
+            Self::SignalAbove { .. } => 32,
+            Self::SignalBelow { .. } => 33,
+            Self::SignalOnTarget { .. } => 34,
+            Self::Stabilizing { .. } => 35,
+            Self::PolicyHolds { .. } => 36,
+            Self::DirectionDisabled { .. } => 37,
+            Self::AtMaximum { .. } => 38,
+            Self::AtMinimum { .. } => 39,
+            Self::BelowMinimum { .. } => 40,
+            Self::AboveMaximum { .. } => 41,
+            Self::NotActivated => 42,
+            Self::MetricMissing { .. } => 43,
+            Self::MetricStale { .. } => 44,
+            Self::NeededByOther { .. } => 45,
+            Self::OtherSizeWanted { .. } => 46,
         }
     }
 
@@ -246,6 +347,53 @@ impl fmt::Display for Reason {
             Self::Panicked => f.write_str("the strategy failed, what is there stays"),
             Self::Overran { steps_max } => write!(f, "the strategy took more than {steps_max} steps"),
             Self::Asked { by } => write!(f, "asked for by {by}"),
+            Self::SignalAbove { signal, value_milli, wanted, replicas }
+            | Self::SignalBelow { signal, value_milli, wanted, replicas } => {
+                write!(f, "signal {signal} is {} and asks for {wanted} replicas", show_milli(*value_milli))?;
+                if wanted == replicas { Ok(()) } else { write!(f, ", of which {replicas} may be now") }
+            }
+            Self::SignalOnTarget { signal, value_milli, replicas } => {
+                write!(
+                    f,
+                    "signal {signal} is {} and asks for the {replicas} replicas there are",
+                    show_milli(*value_milli)
+                )
+            }
+            Self::Stabilizing { wanted, replicas, until } => {
+                write!(f, "{wanted} replicas are asked for, and {replicas} stay for the stabilization window")?;
+                until.map_or(Ok(()), |until| write!(f, " until {until}"))
+            }
+            Self::PolicyHolds { wanted, replicas, until } => {
+                write!(f, "{wanted} replicas are asked for, and the scale policies leave {replicas} for now")?;
+                until.map_or(Ok(()), |until| write!(f, ", until {until}"))
+            }
+            Self::DirectionDisabled { wanted, replicas } => {
+                write!(
+                    f,
+                    "{wanted} replicas are asked for, and the scale policies that way are disabled: {replicas} stay"
+                )
+            }
+            Self::AtMaximum { wanted, replicas } => {
+                write!(f, "{wanted} replicas are asked for, and the maximum is {replicas}")
+            }
+            Self::AtMinimum { wanted, replicas } => {
+                write!(f, "{wanted} replicas are asked for, and the minimum is {replicas}")
+            }
+            Self::BelowMinimum { replicas, replicas_min } => {
+                write!(f, "there are {replicas} replicas, and the minimum is {replicas_min}")
+            }
+            Self::AboveMaximum { replicas, replicas_max } => {
+                write!(f, "there are {replicas} replicas, and the maximum is {replicas_max}")
+            }
+            Self::NotActivated => f.write_str("there is no replica, and no signal is above its activation"),
+            Self::MetricMissing { signal } => {
+                write!(f, "no live collector has reported the signal {signal}, so nothing shrinks")
+            }
+            Self::MetricStale { signal, since } => {
+                write!(f, "the signal {signal} is stale since {since}, so nothing shrinks")
+            }
+            Self::NeededByOther { replicas } => write!(f, "another strategy needs {replicas} of the same replicas"),
+            Self::OtherSizeWanted { size } => write!(f, "its size should be {size} now"),
         }
     }
 }
@@ -271,6 +419,9 @@ pub enum ChangeCause {
     JoinTimeout,
     Stuck,
     RetryDue,
+    WindowOver,
+    PolicyPeriodOver,
+    PanicOver,
 }
 
 impl ChangeCause {
@@ -286,6 +437,9 @@ impl ChangeCause {
         Self::JoinTimeout,
         Self::Stuck,
         Self::RetryDue,
+        Self::WindowOver,
+        Self::PolicyPeriodOver,
+        Self::PanicOver,
     ];
 
     pub fn code(self) -> &'static str {
@@ -301,6 +455,9 @@ impl ChangeCause {
             Self::JoinTimeout => "JOIN_TIMEOUT",
             Self::Stuck => "STUCK",
             Self::RetryDue => "RETRY_DUE",
+            Self::WindowOver => "WINDOW_OVER",
+            Self::PolicyPeriodOver => "POLICY_PERIOD_OVER",
+            Self::PanicOver => "PANIC_OVER",
         }
     }
 
@@ -317,6 +474,9 @@ impl ChangeCause {
             Self::JoinTimeout => "a new replica would have had long enough to become ready",
             Self::Stuck => "the operation would have made no progress for too long",
             Self::RetryDue => "a failed step is tried again",
+            Self::WindowOver => "a recommendation leaves the stabilization window",
+            Self::PolicyPeriodOver => "a change leaves the period of a scale policy",
+            Self::PanicOver => "the panic ends",
         }
     }
 }

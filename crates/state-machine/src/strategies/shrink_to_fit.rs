@@ -67,7 +67,7 @@ pub(crate) fn decide(question: &Question<'_>, desired: &mut Desired, steps: &mut
     }
     let Some((smallest, healthy, fresh_until)) = healthy else {
         let reason = first.or(unsure).unwrap_or(Reason::NoneHealthy);
-        return Ok(Verdict { reason, changes_at });
+        return Ok(Verdict { reason, changes_at, noted: None });
     };
     changes_at = earlier(changes_at, Some(just_after(fresh_until, ChangeCause::SignalStale)));
     for replica in desired.specs().iter().filter(|replica| view.rank(&replica.size) > smallest) {
@@ -75,7 +75,7 @@ pub(crate) fn decide(question: &Question<'_>, desired: &mut Desired, steps: &mut
         first.get_or_insert_with(|| reason.clone());
         desired.remove(&replica.name, reason);
     }
-    Ok(Verdict { reason: first.unwrap_or(Reason::FitsAlready { healthy }), changes_at })
+    Ok(Verdict { reason: first.unwrap_or(Reason::FitsAlready { healthy }), changes_at, noted: None })
 }
 
 /// One replica of every size up to the largest allowed, except of those that failed lately.

@@ -49,5 +49,5 @@ pub(crate) fn decide(question: &Question<'_>, desired: &mut Desired, steps: &mut
         // The first one speaks for all: it is the one that most likely was made for this.
         holds.get_or_insert(reason);
     }
-    Ok(Verdict { reason: holds.unwrap_or(Reason::TargetAlone), changes_at })
+    Ok(Verdict { reason: holds.unwrap_or(Reason::TargetAlone), changes_at, noted: None })
 }

@@ -2,12 +2,13 @@
 
 use loadline_state_machine::{
     Action, ActionId, ActionStatus, Activity, Alteration, Answer, Attempt, AttemptEnd, AttemptResult, Brake, Call,
-    CalledWith, Change, ChangeCause, ChangesAt, ClusterId, ClusterRef, ClusterReport, ClusterView, Command, Conclusion,
-    ConfigurationProblem, Crash, Decision, DrainResult, Epoch, Event, FailureReason, Field, Gone, Hash, Heard, Held,
-    Hydration, LogIndex, Memory, Metric, NodeNumber, Notice, NoticeKind, Observation, Operation, OperationEnd,
-    OperationId, OperationKind, Options, Origin, Outcome, Pause, Planned, Progress, Reason, Replica, ReplicaLife,
-    ReplicaSpec, Report, ReportReceipt, RestoredKnowledge, ResumeReason, Revision, ScalingRejection, Seen, Shadow,
-    Signals, Span, Stage, Step, Strategy, StrategyId, StrategyKind, StrategyState, Target, TargetName, Time, Unit,
+    CalledWith, Change, ChangeCause, Changed, ChangesAt, ClusterId, ClusterRef, ClusterReport, ClusterView, Command,
+    Conclusion, ConfigurationProblem, Course, Crash, Decision, DrainResult, Epoch, Event, FailureReason, Field, Gone,
+    Hash, Heard, Held, Hydration, LogIndex, Memory, Metric, NodeNumber, Noted, Notice, NoticeKind, Observation,
+    Operation, OperationEnd, OperationId, OperationKind, Options, Origin, Outcome, Panic, Pause, Planned, Progress,
+    Reason, Recommended, Replica, ReplicaLife, ReplicaSpec, Report, ReportReceipt, RestoredKnowledge, ResumeReason,
+    Revision, ScalingRejection, Seen, Shadow, Signals, Span, Stage, Step, Strategy, StrategyId, StrategyKind,
+    StrategyState, Target, TargetName, Time, Unit,
 };
 
 use super::{NOON, revision, samples};
@@ -197,6 +198,21 @@ fn reasons() -> Vec<Reason> {
         Reason::UnderNotice { replica: key() },
         Reason::Panicked,
         Reason::Overran { steps_max: 20_000 },
+        Reason::SignalAbove { signal: key(), value_milli: 400_000, wanted: 4, replicas: 3 },
+        Reason::SignalBelow { signal: key(), value_milli: -1, wanted: 1, replicas: 2 },
+        Reason::SignalOnTarget { signal: key(), value_milli: 250, replicas: 2 },
+        Reason::Stabilizing { wanted: 1, replicas: 2, until: Some(time) },
+        Reason::PolicyHolds { wanted: 9, replicas: 2, until: None },
+        Reason::DirectionDisabled { wanted: 1, replicas: 2 },
+        Reason::AtMaximum { wanted: 12, replicas: 10 },
+        Reason::AtMinimum { wanted: 0, replicas: 1 },
+        Reason::BelowMinimum { replicas: 0, replicas_min: 1 },
+        Reason::AboveMaximum { replicas: 11, replicas_max: 10 },
+        Reason::NotActivated,
+        Reason::MetricMissing { signal: key() },
+        Reason::MetricStale { signal: key(), since: time },
+        Reason::NeededByOther { replicas: 4 },
+        Reason::OtherSizeWanted { size: key() },
     ]
 }
 
@@ -342,6 +358,15 @@ fn operation() -> Operation {
     }
 }
 
+fn course() -> Course {
+    Course {
+        recommendations: vec![Recommended { at: NOON, lowest: 2, highest: 5, latest: 3 }],
+        added: vec![Changed { at: NOON, count: 2 }],
+        removed: vec![Changed { at: NOON, count: 1 }],
+        panic: Some(Panic { at: NOON, highest: 5 }),
+    }
+}
+
 fn knowledge() -> RestoredKnowledge {
     let state =
         |memory| Some(StrategyState { version: 1, strategy: strategy_id(), last_change_at: Some(NOON), memory });
@@ -353,6 +378,8 @@ fn knowledge() -> RestoredKnowledge {
             state(Memory::FailedSizes(failed)),
             None,
             state(Memory::Suspended(vec![spec("a", "25cc")])),
+            state(Memory::Course(Box::new(course()))),
+            None,
         ],
         pause: Some(pause()),
     }
@@ -395,6 +422,16 @@ pub fn events() -> Vec<Event> {
         Event::OperationBegun { operation: operation() },
         Event::OperationAdvanced { operation: operation() },
         Event::OperationEnded { operation: operation(), end: OperationEnd::Failed(FailureReason::Restored) },
+        Event::CourseNoted {
+            cluster: cluster(),
+            strategy: strategy_id(),
+            kind: StrategyKind::TargetTracking,
+            noted: Noted {
+                recommended: Some(7),
+                panic: Some(Panic { at: NOON, highest: 9 }),
+                window: Span::from_secs(300),
+            },
+        },
     ]
 }
 

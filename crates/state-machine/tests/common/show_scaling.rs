@@ -29,6 +29,11 @@ pub fn event(event: &Event) -> String {
         Event::SignalsReported { collector, sequence, cluster, observations } => {
             format!("{cluster}, {collector} #{sequence}: {}", joined(observations, observation))
         }
+        Event::CourseNoted { cluster, strategy, kind, noted } => {
+            let recommended = noted.recommended.map(|it| format!(" recommends {it}")).unwrap_or_default();
+            let panic = noted.panic.map(|it| format!(" in panic up to {}", it.highest)).unwrap_or_default();
+            format!("{cluster}, {kind} {strategy}{recommended}{panic}")
+        }
         Event::CollectorHeard { collector, sequence } => format!("{collector} #{sequence}"),
         Event::ClusterPaused { cluster, pause: after } => format!("{cluster}, {}", pause(after)),
         Event::ReplicaAsked { cluster, asked } => {

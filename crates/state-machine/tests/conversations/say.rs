@@ -57,7 +57,7 @@ impl Speaker {
         }
         if let Some(cluster) = line.strip_prefix("explain ") {
             let explained = self.world.state.explain(cluster).expect("the cluster exists");
-            return explained.lines().iter().map(|line| line.replace("2026-11-16T", "").replace("Z", "")).collect();
+            return explained.lines().iter().map(|line| without_zone(&line.replace("2026-11-16T", ""))).collect();
         }
         if let Some(sizes) = line.strip_prefix("scene ") {
             return self.set_scene(sizes);
@@ -164,15 +164,16 @@ impl Speaker {
 
     fn command(&self, text: &str) -> Command {
         // A word in quotes may hold blanks, or nothing.
-        let mut words = Vec::new();
+        let mut words: Vec<String> = Vec::new();
         for (number, part) in text.split('"').enumerate() {
-            if number % 2 == 1 {
-                words.push(part);
-            } else {
-                words.extend(part.split_whitespace());
+            match words.last_mut() {
+                Some(name) if number % 2 == 1 && name.ends_with('=') => name.push_str(part),
+                _ if number % 2 == 1 => words.push(part.to_owned()),
+                _ => words.extend(part.split_whitespace().map(str::to_owned)),
             }
         }
-        let (plain, named): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| !word.contains('='));
+        let (plain, named): (Vec<&str>, Vec<&str>) =
+            words.iter().map(String::as_str).partition(|word| !word.contains('='));
         let named: BTreeMap<&str, &str> = named.into_iter().filter_map(|word| word.split_once('=')).collect();
         let number = |name: &str| named.get(name).map(|value| read::<u64>(value));
         let small = |name: &str| named.get(name).map(|value| read::<u32>(value));
@@ -247,6 +248,11 @@ fn must<T>(given: Option<T>) -> T {
 
 pub(crate) fn clock(time: Time) -> String {
     time.to_string().replace("2026-11-16T", "").replace(".000Z", "").replace('Z', "")
+}
+
+/// Without the `Z` behind a time.
+fn without_zone(line: &str) -> String {
+    (0..10).fold(line.to_owned(), |line, digit| line.replace(&format!("{digit}Z"), &digit.to_string()))
 }
 
 pub(crate) fn short(hash: Hash) -> String {

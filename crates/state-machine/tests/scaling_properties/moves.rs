@@ -77,7 +77,15 @@ fn target() -> impl Strategy<Value = TargetName> {
 }
 
 fn kind() -> impl Strategy<Value = StrategyKind> {
-    select(StrategyKind::PRIORITY_ORDER.to_vec())
+    prop_oneof![
+        4 => select(vec![
+            StrategyKind::TargetSize,
+            StrategyKind::ShrinkToFit,
+            StrategyKind::Burst,
+            StrategyKind::IdleSuspend,
+        ]),
+        1 => select(vec![StrategyKind::TargetTracking, StrategyKind::QueueDepth]),
+    ]
 }
 
 fn options() -> impl Strategy<Value = Options> {
@@ -128,6 +136,18 @@ fn fitting(kind: StrategyKind, drawn: &Options) -> Options {
         }
         StrategyKind::Burst => options.set("burst_size", take("#size")),
         StrategyKind::IdleSuspend => options.set("idle_after_s", take("#idle")),
+        StrategyKind::TargetTracking => {
+            options.set("size", take("#size"));
+            options.set("max_replicas", 3);
+            options.set("min_replicas", 0);
+            options.set("signals", "cpu value 1; load average 10");
+            options.set("stabilization_down_s", take("#idle"));
+        }
+        StrategyKind::QueueDepth => {
+            options.set("size", take("#size"));
+            options.set("max_replicas", 4);
+            options.set("depth_signal", "load");
+        }
     }
     options
 }
@@ -146,8 +166,9 @@ fn seen() -> impl Strategy<Value = Seen> {
             .prop_map(|(replica, (total, hydrated))| Seen::Hydration { replica, total, hydrated }),
         2 => (replica(), any::<bool>(), 1..3_u64)
             .prop_map(|(replica, oom, count)| Seen::Crash { replica, oom, reason: "killed".to_owned(), count }),
-        1 => Just(Seen::Metric { name: "cpu".to_owned(), value_milli: 1 }),
-        2 => replica().prop_map(|replica| Seen::Notice { replica, kind: NoticeKind::Spot, gone_in: None }),
+        3 => (word(&["cpu", "load"]), select(vec![0_i64, 500, 1_000, 3_000, 45_000]))
+            .prop_map(|(name, value_milli)| Seen::Metric { name, value_milli }),
+        3 => replica().prop_map(|replica| Seen::Notice { replica, kind: NoticeKind::Spot, gone_in: None }),
     ]
 }
 
