@@ -9,6 +9,7 @@ pub mod group;
 pub mod holding;
 pub mod load;
 pub mod machine;
+pub mod peers;
 pub mod scaled;
 pub mod strace;
 

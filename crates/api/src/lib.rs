@@ -9,6 +9,7 @@ mod resources;
 mod role_writes;
 pub mod scaling;
 mod scaling_writes;
+mod signal_writes;
 mod signals;
 mod writes;
 

@@ -1,7 +1,8 @@
 //! From what the state machine keeps to what a caller sees. One way only: callers ask with requests, not with resources.
 
 use loadline_state_machine::{
-    Answer, ClusterView, Done, Resource, ResourceChange, RoleView, SettingView, Size, Standing, State, Time, TokenView,
+    Answer, ClusterView, Done, Resource, ResourceChange, RoleView, SettingView, SignalStanding, SignalView, Size,
+    Standing, State, Time, TokenView,
 };
 
 use crate::{scaling, v1};
@@ -79,6 +80,38 @@ fn token(token: &TokenView) -> v1::Token {
     }
 }
 
+/// `state` is where the name of a cluster is looked up, and the time that an age is counted to.
+fn signal(shown: &SignalView, state: &State) -> v1::Signal {
+    let SignalView { signal, standing, .. } = shown;
+    let age = standing.collected_at.map_or(0, |at| state.now().since(at).as_millis());
+    v1::Signal {
+        name: signal.name.to_string(),
+        r#type: signal.kind.as_str().to_owned(),
+        target: Some(scaling::target(&signal.target, state)),
+        every_ms: signal.every.map_or(0, |every| every.as_millis()),
+        options: signal.options.iter().map(|(key, value)| (key.to_owned(), value.to_string())).collect(),
+        etag: signal.updated.to_string(),
+        create_revision: signal.created.index.0,
+        update_revision: signal.updated.index.0,
+        create_time_ms: millis(signal.created_at),
+        update_time_ms: millis(signal.updated_at),
+        collect_time_ms: standing.collected_at.map_or(0, millis),
+        value_milli: standing.value_milli,
+        age_ms: age,
+        stale: shown.is_stale(),
+        error_count: standing.errors,
+        error: standing.error.as_deref().unwrap_or_default().to_owned(),
+        fail_time_ms: standing.failed_at.map_or(0, millis),
+    }
+}
+
+/// With what came of it by now, if it is still there.
+fn current(shown: &SignalView, state: &State) -> SignalView {
+    let now = state.signal_view(&shown.signal.name).filter(|now| now.signal.created == shown.signal.created);
+    let (standing, freshness) = now.map_or((SignalStanding::default(), None), |now| (now.standing, now.freshness));
+    SignalView { signal: shown.signal.clone(), standing, freshness }
+}
+
 impl From<&Size> for v1::Resource {
     fn from(size: &Size) -> v1::Resource {
         v1::Resource { resource: Some(v1::resource::Resource::Size(size.into())) }
@@ -103,6 +136,7 @@ pub fn resource(resource: &Resource, state: &State) -> v1::Resource {
         Resource::Operation(operation) => Wire::Operation(scaling::operation(operation, None, state)),
         Resource::Action(action) => Wire::Action(scaling::action(action, state)),
         Resource::Role(shown) => Wire::Role(role(shown, state)),
+        Resource::Signal(shown) => Wire::Signal(signal(&current(shown, state), state)),
     };
     v1::Resource { resource: Some(wire) }
 }
@@ -123,6 +157,11 @@ pub fn write_result(done: &Done, state: &State) -> v1::WriteResult {
         Answer::Strategy(strategy) => Some(resource(&Resource::Strategy(strategy.clone()), state)),
         Answer::Action(action) => Some(resource(&Resource::Action(action.clone()), state)),
         Answer::Role(role) => Some(resource(&Resource::Role(role.as_ref().clone()), state)),
+        Answer::Signal(signal) => {
+            let (standing, freshness) = (SignalStanding::default(), None);
+            let shown = SignalView { signal: signal.as_ref().clone(), standing, freshness };
+            Some(resource(&Resource::Signal(Box::new(shown)), state))
+        }
         // Nothing is left of what was deleted, and the rest is not the answer to any write of a resource.
         Answer::Nothing
         | Answer::Node(_)

@@ -44,13 +44,22 @@ fn specs(replicas: &[ReplicaSpec]) -> Vec<v1::ReplicaSpec> {
     replicas.iter().map(spec).collect()
 }
 
+/// Which clusters are meant, by name.
+pub fn target(target: &Target, state: &State) -> v1::StrategyTarget {
+    use v1::strategy_target::Target as Wire;
+    let target = match target {
+        Target::Cluster(id) => Wire::Cluster(name_of(*id, state)),
+        Target::Pattern(pattern) => Wire::Pattern(pattern.to_string()),
+        Target::All => Wire::All(true),
+    };
+    v1::StrategyTarget { target: Some(target) }
+}
+
 /// A strategy, with what is wrong with it as things are.
 pub fn strategy(strategy: &Strategy, state: &State) -> v1::Strategy {
-    use v1::strategy_target::Target as Wire;
-    let (target, cluster_id) = match &strategy.target {
-        Target::Cluster(id) => (Wire::Cluster(name_of(*id, state)), id.to_string()),
-        Target::Pattern(pattern) => (Wire::Pattern(pattern.to_string()), String::new()),
-        Target::All => (Wire::All(true), String::new()),
+    let cluster_id = match &strategy.target {
+        Target::Cluster(id) => id.to_string(),
+        Target::Pattern(_) | Target::All => String::new(),
     };
     let configuration = strategy.configuration();
     let (enabled, dry_run) = configuration.as_ref().map_or((false, false), |it| (it.enabled, it.dry_run));
@@ -58,7 +67,7 @@ pub fn strategy(strategy: &Strategy, state: &State) -> v1::Strategy {
     v1::Strategy {
         id: strategy.id.to_string(),
         r#type: strategy.kind.to_string(),
-        target: Some(v1::StrategyTarget { target: Some(target) }),
+        target: Some(target(&strategy.target, state)),
         options: strategy.options.iter().map(|(key, value)| (key.to_owned(), value.to_string())).collect(),
         etag: strategy.updated.to_string(),
         create_revision: strategy.created.index.0,

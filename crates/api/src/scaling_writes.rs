@@ -160,7 +160,7 @@ fn kind(field: &str, text: &str) -> Result<StrategyKind, Invalid> {
     text.parse().map_err(|_| Invalid::one(field, format!("{text:?} must be one of {known}")))
 }
 
-fn target(field: &str, target: Option<v1::StrategyTarget>) -> Result<TargetName, Invalid> {
+pub(crate) fn target(field: &str, target: Option<v1::StrategyTarget>) -> Result<TargetName, Invalid> {
     use v1::strategy_target::Target;
     match target.and_then(|target| target.target) {
         Some(Target::Cluster(name)) => Ok(TargetName::Cluster(name)),

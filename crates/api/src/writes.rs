@@ -9,6 +9,7 @@ use loadline_state_machine::{Command, Done, RequestId, ResourceKind, State};
 use crate::fields::{self, Findings, Invalid};
 use crate::resources::write_result;
 use crate::scaling_writes;
+use crate::signal_writes;
 use crate::v1::{self, change::Change};
 
 /// What one call asks to be written: all of it at one revision, or nothing.
@@ -73,6 +74,7 @@ impl Write {
             ResourceKind::Size => Change::DeleteSize(request),
             ResourceKind::Cluster => Change::DeleteCluster(request),
             ResourceKind::Setting => Change::DeleteSetting(request),
+            ResourceKind::Signal => Change::DeleteSignal(request),
             ResourceKind::Strategy
             | ResourceKind::Decision
             | ResourceKind::Operation
@@ -191,6 +193,9 @@ fn name_of(change: &Change) -> &'static str {
         Change::UpdateStrategy(_) => "update_strategy",
         Change::DeleteStrategy(_) => "delete_strategy",
         Change::DeleteStrategies(_) => "delete_strategies",
+        Change::CreateSignal(_) => "create_signal",
+        Change::UpdateSignal(_) => "update_signal",
+        Change::DeleteSignal(_) => "delete_signal",
     }
 }
 
@@ -199,6 +204,7 @@ fn resource_of(change: &Change) -> &'static str {
         Change::CreateSize(_) => "size.",
         Change::CreateCluster(_) => "cluster.",
         Change::CreateStrategy(_) => "strategy.",
+        Change::CreateSignal(_) => "signal.",
         _ => "",
     }
 }
@@ -210,6 +216,8 @@ fn renamed_in(change: &Change) -> &'static [(&'static str, &'static str)] {
             &[("name", "target.cluster")]
         }
         Change::UpdateStrategy(_) => &[("options", "set"), ("name", "target.cluster")],
+        Change::CreateSignal(_) => &[("every", "every_ms")],
+        Change::UpdateSignal(_) => &[("options", "set"), ("every", "every_ms")],
         _ => &[("to", "new_name")],
     }
 }
@@ -304,6 +312,11 @@ fn command(change: Change, path: &Path, findings: &mut Findings) -> Option<Comma
         Change::CreateStrategy(request) => return scaling_writes::create_strategy(request, &path.step, findings),
         Change::UpdateStrategy(request) => return scaling_writes::update_strategy(request, &path.step, findings),
         Change::DeleteStrategy(request) => return scaling_writes::delete_strategy(request, &path.step, findings),
+        Change::CreateSignal(request) => return signal_writes::create(request, &path.step, findings),
+        Change::UpdateSignal(request) => return signal_writes::update(request, &path.step, findings),
+        Change::DeleteSignal(request) => {
+            Command::DropSignal { etag: etag(&request.etag)?, name: request.name, allow_missing: request.allow_missing }
+        }
         Change::DeleteStrategies(request) => return scaling_writes::delete_strategies(request, &path.step, findings),
     })
 }

@@ -16,7 +16,7 @@ pub(crate) enum Noun {
 }
 
 /// Singular and plural of each.
-const WORDS: [(&str, &str, Noun); 9] = [
+const WORDS: [(&str, &str, Noun); 10] = [
     ("size", "sizes", Noun::Resource(Kind::Size)),
     ("cluster", "clusters", Noun::Resource(Kind::Cluster)),
     ("setting", "settings", Noun::Resource(Kind::Setting)),
@@ -25,6 +25,7 @@ const WORDS: [(&str, &str, Noun); 9] = [
     ("operation", "operations", Noun::Resource(Kind::Operation)),
     ("action", "actions", Noun::Resource(Kind::Action)),
     ("role", "roles", Noun::Resource(Kind::Role)),
+    ("signal", "signals", Noun::Resource(Kind::Signal)),
     ("node", "nodes", Noun::Node),
 ];
 
@@ -56,7 +57,7 @@ impl FromStr for Noun {
         }
         let known = WORDS.iter().flat_map(|(singular, plural, _)| [*plural, *singular]);
         Err(Failed::usage(format!("there is no type '{word}'{}", did_you_mean(word, known))).hint(
-            "the types are sizes, clusters, settings, strategies, decisions, operations, actions, roles and nodes",
+            "the types are sizes, clusters, settings, strategies, decisions, operations, actions, roles, signals and nodes",
         ))
     }
 }

@@ -32,10 +32,11 @@ pub enum Kind {
     /// Those that are not settled.
     Action,
     Role,
+    Signal,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 9] = [
         Kind::Size,
         Kind::Cluster,
         Kind::Setting,
@@ -44,6 +45,7 @@ impl Kind {
         Kind::Operation,
         Kind::Action,
         Kind::Role,
+        Kind::Signal,
     ];
 
     /// As in resource names: "sizes".
@@ -57,6 +59,7 @@ impl Kind {
             Kind::Operation => "operations",
             Kind::Action => "actions",
             Kind::Role => "roles",
+            Kind::Signal => "signals",
         }
     }
 
@@ -70,6 +73,7 @@ impl Kind {
             Kind::Operation => "operation",
             Kind::Action => "action",
             Kind::Role => "role",
+            Kind::Signal => "signal",
         }
     }
 }
@@ -206,7 +210,12 @@ fn with_options(mut step: Step, options: WriteOptions) -> Step {
         Step::UpdateStrategy(request) => &mut request.options,
         Step::DeleteStrategy(request) => &mut request.options,
         Step::DeleteStrategies(request) => &mut request.options,
-        Step::DeleteSize(request) | Step::DeleteCluster(request) | Step::DeleteSetting(request) => &mut request.options,
+        Step::CreateSignal(request) => &mut request.options,
+        Step::UpdateSignal(request) => &mut request.options,
+        Step::DeleteSize(request)
+        | Step::DeleteCluster(request)
+        | Step::DeleteSetting(request)
+        | Step::DeleteSignal(request) => &mut request.options,
     };
     *place = Some(options);
     step
@@ -232,6 +241,9 @@ async fn send_step(channel: Channel, request: Request<Step>) -> Result<Response<
         Step::DeleteCluster(message) => admin.delete_cluster(put!(message)).await,
         Step::SetSetting(message) => admin.set_setting(put!(message)).await,
         Step::DeleteSetting(message) => admin.delete_setting(put!(message)).await,
+        Step::CreateSignal(message) => admin.create_signal(put!(message)).await,
+        Step::UpdateSignal(message) => admin.update_signal(put!(message)).await,
+        Step::DeleteSignal(message) => admin.delete_signal(put!(message)).await,
         Step::CreateStrategy(message) => scaling.create_strategy(put!(message)).await,
         Step::UpdateStrategy(message) => scaling.update_strategy(put!(message)).await,
         Step::DeleteStrategy(message) => scaling.delete_strategy(put!(message)).await,
@@ -249,6 +261,7 @@ async fn send_get(
         Kind::Cluster => Client::admin(channel).get_cluster(request).await,
         Kind::Setting => Client::admin(channel).get_setting(request).await,
         Kind::Role => Client::admin(channel).get_role(request).await,
+        Kind::Signal => Client::admin(channel).get_signal(request).await,
         Kind::Strategy | Kind::Decision | Kind::Operation | Kind::Action => {
             scaling::send_get(kind, channel, request).await
         }
@@ -266,6 +279,7 @@ async fn send_list(
         Kind::Cluster => admin.list_clusters(request).await,
         Kind::Setting => admin.list_settings(request).await,
         Kind::Role => admin.list_roles(request).await,
+        Kind::Signal => admin.list_signals(request).await,
         Kind::Strategy | Kind::Decision | Kind::Operation | Kind::Action => {
             Err(Status::invalid_argument(format!("{} are listed by another service", kind.plural())))
         }

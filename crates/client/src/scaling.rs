@@ -191,7 +191,7 @@ pub(crate) async fn send_get(
         Kind::Decision => scaling.get_decision(request).await,
         Kind::Operation => scaling.get_operation(request).await,
         Kind::Action => scaling.get_action(request).await,
-        Kind::Size | Kind::Cluster | Kind::Setting | Kind::Role => Err(not_scaling(kind)),
+        Kind::Size | Kind::Cluster | Kind::Setting | Kind::Role | Kind::Signal => Err(not_scaling(kind)),
     }
 }
 
@@ -206,6 +206,6 @@ async fn send_list(
         Kind::Decision => scaling.list_decisions(request).await,
         Kind::Operation => scaling.list_operations(request).await,
         Kind::Action => scaling.list_actions(request).await,
-        Kind::Size | Kind::Cluster | Kind::Setting | Kind::Role => Err(not_scaling(kind)),
+        Kind::Size | Kind::Cluster | Kind::Setting | Kind::Role | Kind::Signal => Err(not_scaling(kind)),
     }
 }

@@ -127,6 +127,12 @@ impl Executor {
         Observing::new(self.clone())
     }
 
+    /// The duty that asks for configured signals.
+    #[cfg(feature = "collectors")]
+    pub fn collecting(&self) -> crate::Collecting {
+        crate::Collecting::new(Arc::clone(&self.group))
+    }
+
     /// Adds both duties to those of a leader.
     pub fn join(&self, duties: Duties) -> Duties {
         duties.with(self.acting()).with(self.observing())

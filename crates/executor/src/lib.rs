@@ -1,7 +1,7 @@
 //! The outside world: what only a leader does, and the brakes on doing it.
 //!
 //! [`Duties`] run while, and only while, a leadership lasts. An [`Executor`] has two of them: [`Acting`] carries out actions,
-//! [`Observing`] looks at what is there. A [`Backend`] is where replicas live; a [`Group`] is what is acted for.
+//! [`Observing`] looks at what is there. [`Collecting`] asks for the signals that somebody configured. A [`Backend`] is where replicas live; a [`Group`] is what is acted for.
 //!
 //! Not here, and never: Raft. Who leads comes in as a stream of [`Leadership`]; where it comes from is the server's
 //! business. `docs/executor.md` says what holds whatever fails, and which part sees to it.
@@ -9,6 +9,8 @@
 mod acting;
 mod backend;
 pub mod backends;
+#[cfg(feature = "collectors")]
+mod collecting;
 #[cfg(feature = "testing")]
 pub mod conformance;
 mod duties;
@@ -24,6 +26,8 @@ pub use acting::Acting;
 pub use backend::{
     Answering, Backend, CallError, Capabilities, ClusterAddress, Found, ObservedHydration, ObservedReplica, Order,
 };
+#[cfg(feature = "collectors")]
+pub use collecting::{Collecting, Variables};
 pub use duties::{Duties, Duty};
 pub use executor::{ActingSettings, Executor, ObservingSettings, Settings};
 pub use group::{Group, NotRecorded};

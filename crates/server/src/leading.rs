@@ -20,11 +20,18 @@ use crate::scaling_log::TellScaling;
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Does the leader's duties until `closing`.
-pub(crate) async fn lead(node: Node, proposals: Proposals, executor: Executor, closing: CancellationToken) {
+pub(crate) async fn lead(
+    node: Node,
+    proposals: Proposals,
+    executor: Executor,
+    collecting: bool,
+    closing: CancellationToken,
+) {
     let name = node.status().name;
     let raise_rules = RaiseRules { view: node.clone(), proposals, actor: Actor::node(format!("node {name}"), "duty") };
     let leadership = leaderships(&node).take_until(closing.cancelled_owned());
     let duties = Duties::new().with(raise_rules).with(TellScaling { node });
+    let duties = if collecting { duties.with(executor.collecting()) } else { duties };
     executor.join(duties).run(leadership).await;
 }
 

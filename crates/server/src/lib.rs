@@ -31,6 +31,7 @@ mod scaling_figures;
 mod scaling_log;
 mod serve;
 mod shutdown;
+mod signal_figures;
 
 pub use config::ServerConfig;
 pub use incoming::Incoming;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loadline_raft_node::NodeObserver;
+use prometheus::proto::MetricFamily;
 use prometheus::{
     Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
     Opts, Registry, TextEncoder,
@@ -310,7 +311,7 @@ impl Metrics {
     }
 
     /// All figures, with what is read at the moment of asking.
-    pub(crate) fn render(&self, standing: &Standing) -> Result<String, prometheus::Error> {
+    pub(crate) fn render(&self, standing: &Standing, more: Vec<MetricFamily>) -> Result<String, prometheus::Error> {
         for role in ROLES {
             self.role.with_label_values(&[role]).set((standing.role == role).into());
         }
@@ -331,7 +332,9 @@ impl Metrics {
         }
         self.dead_letters.set(signed(standing.dead_letters));
         let mut text = Vec::new();
-        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
+        let mut families = self.registry.gather();
+        families.extend(more);
+        TextEncoder::new().encode(&families, &mut text)?;
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 }

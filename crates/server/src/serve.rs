@@ -160,6 +160,8 @@ pub struct World {
     pub pace: Option<Arc<dyn Pace>>,
     /// Where replicas live, by the names that clusters are placed under.
     pub backends: Backends,
+    /// Whether the leader asks for configured signals. A simulator has nobody to ask.
+    pub collecting: bool,
     /// Is told of every step on the way of an action.
     pub witness: Arc<dyn Witness>,
     /// Is told, besides the figures, of what the node does.
@@ -179,6 +181,7 @@ impl World {
             threading: Threading::Thread,
             pace: None,
             backends: config.open_backends().map_err(ServeError::Backend)?,
+            collecting: true,
             witness: Arc::new(Unwatched),
             onlooker: Arc::new(NoObserver),
         })
@@ -295,6 +298,7 @@ where
             node.clone(),
             proposals,
             executor,
+            world.collecting,
             closing.clone(),
         ))),
         closing,

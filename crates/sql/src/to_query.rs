@@ -17,6 +17,7 @@ pub fn to_query(statement: &Statement, state: &State) -> Result<Option<String>, 
             require_feature(state)?;
             actions(show, state)?
         }
+        Statement::ShowSignals => SIGNALS.to_owned(),
         Statement::Show { name: Some(name) } if state.setting(name).is_some() => {
             let shown = quote_identifier(name);
             format!("SELECT value AS {shown} FROM loadline.settings WHERE name = {}", quote_literal(name))
@@ -27,6 +28,9 @@ pub fn to_query(statement: &Statement, state: &State) -> Result<Option<String>, 
         _ => return Ok(None),
     }))
 }
+
+const SIGNALS: &str = "SELECT name, kind, cluster, cluster_pattern, every, value_milli / 1000.0 AS value, age_ms / 1000.0 AS \
+                       age_seconds, stale, errors, error FROM loadline.configured_signals ORDER BY name";
 
 /// While the feature is off its statements are refused, those that only ask too.
 fn require_feature(state: &State) -> Result<(), SqlError> {

@@ -1,11 +1,12 @@
 //! Whatever is written, reading it does not panic; and whatever is printed is read as the same.
 
 use loadline_sql::statement::{
-    AlterRole, AlterStrategy, CreateCluster, CreateReplica, CreateRole, CreateStrategy, DropStrategy, Isolation,
-    Password, Place, Privileges, PrivilegesOn, RoleOptions, ShowActions, StrategyKind, StrategyOption, TargetName,
-    TransactionModes, Value,
+    AlterRole, AlterSignal, AlterStrategy, CreateCluster, CreateReplica, CreateRole, CreateSignal, CreateStrategy,
+    DropStrategy, Isolation, Password, Place, Privileges, PrivilegesOn, RoleOptions, ShowActions, SignalKind,
+    SignalSaying, StrategyKind, StrategyOption, TargetName, TransactionModes, Value,
 };
 use loadline_sql::{Statement, parse};
+use loadline_state_machine::Span;
 use proptest::prelude::*;
 
 /// Names that need quotes, and some that would be something else without.
@@ -25,7 +26,8 @@ fn parameter() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z_][a-z0-9_]{0,8}(\\.[a-z][a-z0-9_]{0,4}){0,2}", "[A-Z \"]{1,6}"].prop_filter(
         "words that begin something else",
         |name| {
-            !["session", "local", "transaction", "time", "names", "scaling", "characteristics"].contains(&name.as_str())
+            !["session", "local", "transaction", "time", "names", "scaling", "signals", "characteristics"]
+                .contains(&name.as_str())
         },
     )
 }
@@ -53,7 +55,7 @@ fn kind() -> impl Strategy<Value = StrategyKind> {
     prop::sample::select(StrategyKind::PRIORITY_ORDER.to_vec())
 }
 
-const OPTIONS: [&str; 13] = [
+const OPTIONS: [&str; 17] = [
     "COOLDOWN",
     "ENABLED",
     "REPLICA_SCOPE",
@@ -78,6 +80,33 @@ fn options(min: usize) -> impl Strategy<Value = Vec<StrategyOption>> {
     prop::sample::subsequence(OPTIONS.to_vec(), min..=4)
         .prop_flat_map(|names| names.into_iter().map(|name| (Just(name), value())).collect::<Vec<_>>())
         .prop_map(move |options| options.into_iter().map(option).collect())
+}
+
+fn signal_options(min: usize) -> impl Strategy<Value = Vec<SignalSaying>> {
+    let names = vec!["URL", "QUERY", "CLUSTER_LABEL", "PASSWORD", "CONNECTION", "STREAM", "ACK_PENDING", "TIMEOUT"];
+    let option = |(name, value)| SignalSaying { name, value, name_place: Place(0), value_place: Place(0) };
+    prop::sample::subsequence(names, min..=4)
+        .prop_flat_map(|names| names.into_iter().map(|name| (Just(name), value())).collect::<Vec<_>>())
+        .prop_map(move |options| options.into_iter().map(option).collect())
+}
+
+fn signals() -> impl Strategy<Value = Statement> {
+    let every = || prop::option::of((0_u64..1 << 40).prop_map(Span::from_millis));
+    let kind = prop::sample::select(SignalKind::ALL.to_vec());
+    let create = (name(), any::<bool>(), kind, target(), every(), signal_options(0));
+    let alter = (name(), prop::option::of(target()), every(), signal_options(1));
+    prop_oneof![
+        create.prop_map(|(name, if_not_exists, kind, target, every, options)| {
+            Statement::CreateSignal(CreateSignal { name, if_not_exists, kind, target, every, options })
+        }),
+        (alter, prop::sample::subsequence(vec!["USERNAME", "PASSWORD"], 0..=2)).prop_map(
+            |((name, target, every, options), reset)| {
+                Statement::AlterSignal(AlterSignal { name, target, every, options, reset })
+            }
+        ),
+        (name(), any::<bool>()).prop_map(|(name, if_exists)| Statement::DropSignal { name, if_exists }),
+        Just(Statement::ShowSignals),
+    ]
 }
 
 fn modes() -> impl Strategy<Value = TransactionModes> {
@@ -192,7 +221,7 @@ fn roles() -> impl Strategy<Value = Statement> {
 }
 
 fn statement() -> impl Strategy<Value = Statement> {
-    prop_oneof![scaling(), clusters(), sessions(), roles()]
+    prop_oneof![scaling(), clusters(), sessions(), roles(), signals()]
 }
 
 /// Pieces of statements, in any order: far more likely to get deep into the reader than arbitrary characters.

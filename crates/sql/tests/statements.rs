@@ -170,7 +170,7 @@ fn an_unquoted_name_is_folded_and_a_quoted_one_is_not() {
 fn a_mistake_is_told_with_its_place_and_what_would_be_right() {
     let error = refused(
         "CREATE ^SCALLING STRATEGY FOR CLUSTER c TYPE BURST",
-        "syntax error at or near \"SCALLING\": expected SCALING, CLUSTER, ROLE or USER",
+        "syntax error at or near \"SCALLING\": expected SCALING, CLUSTER, SIGNAL, ROLE or USER",
     );
     assert_eq!((error.sqlstate, error.hint.as_deref()), (SqlState::SYNTAX_ERROR, Some("Did you mean SCALING?")));
     let error = refused(

@@ -226,6 +226,9 @@ fn answer(state: &State, command: &Command, events: &[Event]) -> Answer {
         | Command::CreateReplica { .. }
         | Command::DropReplica { .. }
         | Command::DropRole { .. }
+        | Command::DropSignal { .. }
+        | Command::RecordSignals { .. }
+        | Command::PushSignals { .. }
         | Command::AbortRestore { .. } => None,
         Command::AnnounceLeader { .. } => state.epoch().map(Answer::Epoch),
         Command::AdmitNode { .. } => events.iter().find_map(|event| match event {
@@ -265,6 +268,9 @@ fn answer(state: &State, command: &Command, events: &[Event]) -> Answer {
         | Command::RevokeUsage { role, .. }
         | Command::CreateToken { role, .. }
         | Command::DropToken { role, .. } => state.role(role).map(|role| Answer::Role(Box::new(role.view()))),
+        Command::CreateSignal { name, .. } | Command::ChangeSignal { name, .. } => {
+            state.signal(name).map(|signal| Answer::Signal(Box::new(signal.clone())))
+        }
         Command::ReportSignals { collector, clusters, .. } => {
             Some(Answer::Reported(report::receipt(state, collector, clusters, events)))
         }

@@ -65,7 +65,13 @@ impl Applied {
             keys.extend(request.commands.iter().map(|command| command_key(command.kind())));
         }
         let signal = |event: &&Event| {
-            matches!(event, Event::SignalsReported { .. } | Event::CollectorHeard { .. } | Event::CourseNoted { .. })
+            matches!(
+                event,
+                Event::SignalsReported { .. }
+                    | Event::CollectorHeard { .. }
+                    | Event::CourseNoted { .. }
+                    | Event::SignalFailed { .. }
+            )
         };
         let told = || self.events.iter().filter(|event| !signal(event));
         keys.extend(told().map(|event| event_key(event.kind())));
@@ -85,7 +91,10 @@ impl Applied {
 
 /// What comes all the time and is only worth finding for what followed from it.
 fn is_routine(command: &Command) -> bool {
-    matches!(command, Command::Tick | Command::ReportSignals { .. })
+    matches!(
+        command,
+        Command::Tick | Command::ReportSignals { .. } | Command::RecordSignals { .. } | Command::PushSignals { .. }
+    )
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@
 
 use crate::encoding::numbered;
 use crate::{
-    ActionId, Blob, ClusterId, ClusterReport, Epoch, Hash, NodeNumber, Options, Outcome, PasswordChange, Revision,
-    RulesVersion, ScramVerifier, Span, StrategyId, StrategyKind, StrategyState, TargetName, UsageOn,
+    ActionId, Blob, ClusterId, ClusterReport, Collected, Epoch, Hash, NodeNumber, Options, Outcome, PasswordChange,
+    PushedValue, Revision, RulesVersion, ScramVerifier, SignalKind, Span, StrategyId, StrategyKind, StrategyState,
+    TargetName, UsageOn,
 };
 
 numbered! {
@@ -143,5 +144,30 @@ numbered! {
         /// The edge has made the token and shown it to whoever asked; here is only what it is recognised by.
         115 => CreateToken { role: String, token: String, hash: Hash, expires_in: Option<Span> },
         116 => DropToken { role: String, token: String, allow_missing: bool },
+
+        120 => CreateSignal {
+            name: String,
+            kind: SignalKind,
+            target: TargetName,
+            /// Without it, every 15 s. None for one that is pushed.
+            every: Option<Span>,
+            options: Options,
+            if_not_exists: bool,
+        },
+        /// What is absent stays as it is.
+        121 => ChangeSignal {
+            name: String,
+            target: Option<TargetName>,
+            every: Option<Span>,
+            options: Options,
+            /// Keys that go back to their defaults.
+            reset: Vec<String>,
+            etag: Option<Revision>,
+        },
+        122 => DropSignal { name: String, etag: Option<Revision>, allow_missing: bool },
+        /// What came of asking for signals, as the leader of this epoch.
+        123 => RecordSignals { epoch: Epoch, collected: Vec<Collected> },
+        /// Values of signals that nobody asks for.
+        124 => PushSignals { values: Vec<PushedValue> },
     }
 }

@@ -5,6 +5,7 @@
 use crate::access::authorize::authorize;
 use crate::access::commands as access;
 use crate::configuration::commands::{self as strategies, Changes, Check};
+use crate::configured::{collected, commands as configured};
 use crate::scaling::claims::Claim;
 use crate::scaling::knobs::require_feature;
 use crate::scaling::removal::{Removal, drop_cluster};
@@ -158,5 +159,17 @@ pub(crate) fn decide(state: &State, at: Moment, actor: &Actor, command: &Command
             access::create_token(state, at, role, token, *hash, *expires_in)
         }
         Command::DropToken { role, token, allow_missing } => access::drop_token(state, at, role, token, *allow_missing),
+
+        Command::CreateSignal { name, kind, target, every, options, if_not_exists } => {
+            let wanted = configured::Wanted { kind: *kind, target, every: *every, options };
+            configured::create(state, at, name, &wanted, *if_not_exists)
+        }
+        Command::ChangeSignal { name, target, every, options, reset, etag } => {
+            let changes = configured::Changes { target: target.as_ref(), every: *every, options, reset, etag: *etag };
+            configured::change(state, at, name, &changes)
+        }
+        Command::DropSignal { name, etag, allow_missing } => configured::drop(state, name, *etag, *allow_missing),
+        Command::RecordSignals { epoch, collected } => collected::record(state, *epoch, collected),
+        Command::PushSignals { values } => collected::push(state, values),
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::configured::commands::check_proposal;
 use crate::encoding::{Decoder, Encoder};
 use crate::{Actor, Command, DecodeError, Hash, Proof, RULES_VERSION_MAX, Refused, Rejection, RequestId, Time};
 
@@ -43,6 +44,8 @@ impl Request {
                     rejection: Rejection::RulesUnknown { to: *to, known: RULES_VERSION_MAX },
                 });
             }
+            // A secret that gets into the log is in every copy of it for ever.
+            check_proposal(command).map_err(|rejection| Refused { ordinal, rejection })?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::table::Key;
 use crate::{
     Action, Blob, Cluster, ClusterId, Decision, DecodeError, Epoch, Hash, LogIndex, NodeNumber, Noted, Observation,
     Operation, OperationEnd, Pause, Planned, Reason, Report, RestoredKnowledge, ResumeReason, Revision, Role,
-    RulesVersion, SettingValue, Size, Strategy, StrategyId, StrategyKind, StrategyState,
+    RulesVersion, SettingValue, Signal, Size, Strategy, StrategyId, StrategyKind, StrategyState,
 };
 
 numbered! {
@@ -109,6 +109,13 @@ numbered! {
         115 => TokenCreated { role: Role, token: String },
         116 => TokenDropped { role: Role, token: String },
         117 => RoleRestored { role: Role },
+
+        120 => SignalCreated { signal: Signal },
+        121 => SignalChanged { before: Signal, signal: Signal },
+        122 => SignalDropped { signal: Signal },
+        123 => SignalRestored { signal: Signal },
+        /// It was asked for, and no value came of it.
+        124 => SignalFailed { signal: String, error: String },
 
         /// What a strategy that follows signals recommends from here on.
         150 => CourseNoted { cluster: ClusterId, strategy: StrategyId, kind: StrategyKind, noted: Noted },

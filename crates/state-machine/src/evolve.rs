@@ -6,6 +6,7 @@ use loadline_mutants::Mutant;
 
 use crate::access::Roles;
 use crate::clusters::Clusters;
+use crate::configured::ConfiguredSignals;
 use crate::nodes::{Leader, Nodes};
 use crate::restore::Staging;
 use crate::scaling::evolve as scaling;
@@ -78,6 +79,7 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
             state.clusters = Clusters::default();
             state.settings = Settings::default();
             state.roles = Roles::default();
+            state.signals = ConfiguredSignals::default();
             state.scaling.forget_all_clusters();
         }
         Event::RestoreAborted { .. } => state.restore = None,
@@ -133,5 +135,11 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
         | Event::TokenDropped { role, .. }
         | Event::RoleRestored { role } => state.roles.put(role),
         Event::RoleDropped { role } => state.roles.remove(&role.name),
+
+        Event::SignalCreated { signal } | Event::SignalChanged { signal, .. } | Event::SignalRestored { signal } => {
+            state.signals.put(signal);
+        }
+        Event::SignalDropped { signal } => state.signals.remove(&signal.name),
+        Event::SignalFailed { signal, error } => state.signals.failed(signal, error, state.now),
     }
 }

@@ -23,6 +23,7 @@ mod chain;
 mod clusters;
 mod command;
 mod configuration;
+mod configured;
 mod decide;
 mod encoding;
 mod entry;
@@ -64,6 +65,13 @@ pub use configuration::tracking::{
     Algorithm, Amount, Behavior, Knative, Policy, Select, TargetKind, TrackedSignal, Tracking,
 };
 pub use configuration::{Approval, Configuration, ConfigurationProblem, ReplicaScope, Rule, StrategyKind};
+pub use configured::collected::{Collected, CollectedOutcome, PushedValue};
+pub use configured::options::{
+    SignalOption, SignalOptionKind, check_signal_option, read_signal_option, signal_option, signal_options,
+    signal_timeout,
+};
+pub use configured::rejection::{SignalOptionProblem, SignalRejection};
+pub use configured::{Signal, SignalKind, SignalStanding, SignalView};
 pub use encoding::{Blob, DecodeError};
 pub use entry::{Entry, Request, Sealed};
 pub use event::{AbortReason, Cause, Event, decode_caused_events, decode_events, encode_caused_events};

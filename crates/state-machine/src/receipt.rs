@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::encoding::{Decoder, Encoder};
 use crate::{
     Action, Cluster, ClusterView, DecodeError, Epoch, LogIndex, NodeNumber, Rejection, ReportReceipt, Revision,
-    RoleView, SettingView, Size, Strategy,
+    RoleView, SettingView, Signal, Size, Strategy,
 };
 
 const RECEIPT_FORMAT: u16 = 1;
@@ -77,4 +77,5 @@ pub enum Answer {
     /// A cluster that says itself where it lives, or has just stopped to.
     PlacedCluster(ClusterView),
     Role(Box<RoleView>),
+    Signal(Box<Signal>),
 }

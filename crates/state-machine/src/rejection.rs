@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::access::rejection::AccessRejection;
+use crate::configured::rejection::SignalRejection;
 use crate::scaling::rejection::ScalingRejection;
 use crate::{Hash, LogIndex, NodeNumber, RequestId, ResourceName, Revision, RulesVersion, Span, Time};
 
@@ -88,6 +89,9 @@ pub enum Rejection {
     /// Boxed: it is the largest, and a `Result` is as large as the worst that can be in it.
     #[error(transparent)]
     Access(Box<AccessRejection>),
+
+    #[error(transparent)]
+    Signal(Box<SignalRejection>),
 }
 
 impl From<ScalingRejection> for Rejection {
@@ -99,6 +103,12 @@ impl From<ScalingRejection> for Rejection {
 impl From<AccessRejection> for Rejection {
     fn from(rejection: AccessRejection) -> Self {
         Self::Access(Box::new(rejection))
+    }
+}
+
+impl From<SignalRejection> for Rejection {
+    fn from(rejection: SignalRejection) -> Self {
+        Self::Signal(Box::new(rejection))
     }
 }
 
@@ -160,6 +170,8 @@ pub enum Field {
     Token,
     Iterations,
     Salt,
+    Every,
+    Signal,
 }
 
 impl Field {
@@ -201,6 +213,8 @@ impl Field {
             Self::Token => "token",
             Self::Iterations => "iterations",
             Self::Salt => "salt",
+            Self::Every => "every",
+            Self::Signal => "signal",
         }
     }
 }
@@ -257,6 +271,7 @@ impl Rejection {
             Self::BackupTooNew { .. } => "BACKUP_TOO_NEW",
             Self::Scaling(rejection) => rejection.code(),
             Self::Access(rejection) => rejection.code(),
+            Self::Signal(rejection) => rejection.code(),
         }
     }
 
@@ -289,6 +304,7 @@ impl Rejection {
             Self::RequestTooOld { .. } => RejectionClass::TooOld,
             Self::Scaling(rejection) => rejection.class(),
             Self::Access(rejection) => rejection.class(),
+            Self::Signal(rejection) => rejection.class(),
         }
     }
 
@@ -310,6 +326,7 @@ impl Rejection {
             Self::InvalidSetting { .. } => Field::Value,
             Self::Scaling(rejection) => return rejection.field().map(Field::as_str),
             Self::Access(rejection) => return rejection.field().map(Field::as_str),
+            Self::Signal(rejection) => rejection.field(),
             Self::RulesCannotFall { .. } | Self::RulesUnknown { .. } => Field::To,
             Self::StaleTerm { .. }
             | Self::AlreadyFounded { .. }
@@ -398,6 +415,7 @@ impl Rejection {
             }
             Self::Scaling(rejection) => rejection.metadata(),
             Self::Access(rejection) => rejection.metadata(),
+            Self::Signal(rejection) => rejection.metadata(),
         }
     }
 }

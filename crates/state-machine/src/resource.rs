@@ -9,7 +9,7 @@ use crate::ids::ParseIdError;
 use crate::settings::{self, SettingView};
 use crate::{
     Action, ActionId, ClusterId, ClusterView, Decision, Event, Operation, OperationId, Rejection, Revision, RoleView,
-    Size, Strategy, StrategyId,
+    Signal, SignalStanding, SignalView, Size, Strategy, StrategyId,
 };
 
 /// New kinds go at the end: the place is the number in stored receipts.
@@ -26,6 +26,7 @@ pub enum ResourceKind {
     /// Only until it is settled.
     Action,
     Role,
+    Signal,
 }
 
 impl ResourceKind {
@@ -38,6 +39,7 @@ impl ResourceKind {
         Self::Operation,
         Self::Action,
         Self::Role,
+        Self::Signal,
     ];
 
     /// As in a resource name: "clusters".
@@ -51,6 +53,7 @@ impl ResourceKind {
             Self::Operation => "operations",
             Self::Action => "actions",
             Self::Role => "roles",
+            Self::Signal => "signals",
         }
     }
 }
@@ -66,7 +69,7 @@ impl FromStr for ResourceKind {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::ALL.iter().copied().find(|kind| kind.plural() == text).ok_or_else(|| {
-            let expected = "sizes, clusters, settings, strategies, decisions, operations, actions or roles";
+            let expected = "sizes, clusters, settings, strategies, decisions, operations, actions, roles or signals";
             ParseIdError::new("kind of resource", text, expected)
         })
     }
@@ -109,6 +112,10 @@ impl ResourceName {
         Self { kind: ResourceKind::Role, name: name.into() }
     }
 
+    pub fn signal(name: impl Into<String>) -> Self {
+        Self { kind: ResourceKind::Signal, name: name.into() }
+    }
+
     pub fn action(id: ActionId) -> Self {
         Self { kind: ResourceKind::Action, name: id.to_string() }
     }
@@ -143,6 +150,7 @@ pub enum Resource {
     Operation(Box<Operation>),
     Action(Box<Action>),
     Role(RoleView),
+    Signal(Box<SignalView>),
 }
 
 impl Resource {
@@ -156,6 +164,7 @@ impl Resource {
             Self::Operation(operation) => ResourceName::operation(operation.id),
             Self::Action(action) => ResourceName::action(action.id),
             Self::Role(role) => ResourceName::role(&role.name),
+            Self::Signal(shown) => ResourceName::signal(&*shown.signal.name),
         }
     }
 
@@ -167,6 +176,7 @@ impl Resource {
             Self::Setting(setting) => setting.updated,
             Self::Strategy(strategy) => Some(strategy.updated),
             Self::Role(role) => Some(role.updated),
+            Self::Signal(shown) => Some(shown.signal.updated),
             Self::Decision(_) | Self::Operation(_) | Self::Action(_) => None,
         }
     }
@@ -267,7 +277,17 @@ pub fn resource_changes(events: &[Event]) -> Vec<ResourceChange> {
             | Event::TokenDropped { role, .. }
             | Event::RoleRestored { role } => changes.push(ResourceChange::put(Resource::Role(role.view()))),
             Event::RoleDropped { role } => changes.push(ResourceChange::gone(ResourceName::role(&role.name))),
-            Event::StrategyFaulted { .. }
+            // What came of it is not known here; whoever shows it looks that up.
+            Event::SignalCreated { signal }
+            | Event::SignalChanged { signal, .. }
+            | Event::SignalRestored { signal } => {
+                changes.push(ResourceChange::put(Resource::Signal(Box::new(configured(signal)))));
+            }
+            Event::SignalDropped { signal } => {
+                changes.push(ResourceChange::gone(ResourceName::signal(&*signal.name)));
+            }
+            Event::SignalFailed { .. }
+            | Event::StrategyFaulted { .. }
             | Event::StrategyStateSet { .. }
             | Event::CourseNoted { .. }
             | Event::DeadLetterCleared { .. }
@@ -289,6 +309,10 @@ pub fn resource_changes(events: &[Event]) -> Vec<ResourceChange> {
         }
     }
     changes
+}
+
+fn configured(signal: &Signal) -> SignalView {
+    SignalView { signal: signal.clone(), standing: SignalStanding::default(), freshness: None }
 }
 
 /// An etag that was given must be the current one.

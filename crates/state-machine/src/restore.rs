@@ -12,6 +12,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::access::commands as access;
+use crate::configured::commands as configured;
 use crate::decide::Moment;
 use crate::event::AbortReason;
 use crate::names::{check_range, shortened};
@@ -142,6 +143,7 @@ fn replace(state: &State, at: Moment, restore: Revision, backup: &State) -> Vec<
     let gone = state.clusters.after(None).filter(|cluster| backup.clusters.get(&cluster.name).is_none());
     events.extend(gone.map(|cluster| Event::ClusterDropped { cluster: cluster.clone() }));
     access::gone(state, backup, &mut events);
+    configured::gone(state, backup, &mut events);
 
     let incarnation = state.incarnation.max(backup.incarnation).saturating_add(1).max(at.now.as_millis());
     events.push(Event::RestoreFinished {
@@ -172,6 +174,7 @@ fn replace(state: &State, at: Moment, restore: Revision, backup: &State) -> Vec<
         events.push(Event::SettingRestored { name: name.to_owned(), value, updated });
     }
     access::restored(state, backup, at, &mut events);
+    configured::restored(backup, at, &mut events);
     restored::beginnings(state, backup, at, &mut events);
     events
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::access::Roles;
 use crate::chain::CHECKPOINT_EVERY;
 use crate::clusters::Clusters;
+use crate::configured::ConfiguredSignals;
 use crate::nodes::{Leader, Nodes};
 use crate::requests::Requests;
 use crate::restore::Staging;
@@ -40,6 +41,7 @@ pub struct State {
     pub(crate) clusters: Clusters,
     pub(crate) settings: Settings,
     pub(crate) roles: Roles,
+    pub(crate) signals: ConfiguredSignals,
     pub(crate) requests: Requests,
     pub(crate) restore: Option<Arc<Staging>>,
     pub(crate) scaling: Scaling,
@@ -61,6 +63,7 @@ impl State {
             clusters: Clusters::default(),
             settings: Settings::default(),
             roles: Roles::default(),
+            signals: ConfiguredSignals::default(),
             requests: Requests::default(),
             restore: None,
             scaling: Scaling::default(),
@@ -176,6 +179,7 @@ impl State {
             }
             ResourceKind::Action => self.action(name.name.parse().ok()?).cloned().map(Box::new).map(Resource::Action),
             ResourceKind::Role => self.role(&name.name).map(|role| Resource::Role(role.view())),
+            ResourceKind::Signal => self.signal_view(&name.name).map(Box::new).map(Resource::Signal),
         }
     }
 
@@ -219,6 +223,7 @@ impl fmt::Debug for State {
             .field("sizes", &self.size_count())
             .field("clusters", &self.cluster_count())
             .field("roles", &self.role_count())
+            .field("signals", &self.signal_count())
             .field("strategies", &self.strategy_count())
             .field("actions", &self.action_count())
             .field("requests", &self.request_count())

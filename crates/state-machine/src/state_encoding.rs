@@ -10,6 +10,7 @@ use loadline_mutants::Mutant;
 use serde::{Deserialize, Serialize};
 
 use crate::access::commands as access;
+use crate::configured::{SignalRow, SignalStanding, commands as configured};
 use crate::encoding::{Decoder, Encoder};
 use crate::nodes::{Leader, Nodes};
 use crate::requests::{Floor, Remembered, Requests};
@@ -18,8 +19,8 @@ use crate::scaling::encoding as scaling;
 use crate::settings::{self, SettingRow};
 use crate::table::{Key, Table};
 use crate::{
-    Blob, Cluster, ClusterId, DecodeError, Hash, LogIndex, RULES_VERSION_MAX, RequestId, Role, RulesVersion, Size,
-    State, Time, clusters, sizes,
+    Blob, Cluster, ClusterId, DecodeError, Hash, LogIndex, RULES_VERSION_MAX, RequestId, Role, RulesVersion, Signal,
+    Size, State, Time, clusters, sizes,
 };
 
 const STATE_FORMAT: u16 = 1;
@@ -35,6 +36,8 @@ mod table {
     pub(super) const PLACEMENT: u16 = 21;
     pub(super) const SETTING: u16 = 30;
     pub(super) const ROLE: u16 = 35;
+    /// With what came of it.
+    pub(super) const SIGNAL: u16 = 36;
     pub(super) const STAGING: u16 = 40;
     pub(super) const STAGING_CHUNK: u16 = 41;
     pub(super) const REQUEST: u16 = 50;
@@ -85,6 +88,9 @@ impl State {
         }
         for role in self.roles.iter() {
             row(&mut out, table::ROLE, role);
+        }
+        for signal in self.signals.iter() {
+            row(&mut out, table::SIGNAL, &(signal.signal.as_ref(), &signal.standing));
         }
         if let Some(staging) = &self.restore {
             row(&mut out, table::STAGING, &staging.head);
@@ -139,6 +145,7 @@ impl Reading {
             table::PLACEMENT => self.placement(row.take()?),
             table::SETTING => self.setting(row.take()?),
             table::ROLE => self.role(&row.take()?),
+            table::SIGNAL => self.signal(row.take()?),
             table::STAGING => self.staging(row.take()?),
             table::STAGING_CHUNK => self.chunk(row.take()?),
             table::REQUEST => self.request(row.take()?),
@@ -210,6 +217,13 @@ impl Reading {
     fn role(&mut self, role: &Role) -> Result<(), DecodeError> {
         check(access::is_possible(&self.state, role), || format!("role {:?} is impossible", role.name))?;
         self.state.roles.put(role);
+        Ok(())
+    }
+
+    fn signal(&mut self, (signal, standing): (Signal, SignalStanding)) -> Result<(), DecodeError> {
+        let row = SignalRow { signal: Arc::new(signal), standing };
+        check(configured::is_possible(&self.state, &row), || format!("signal {:?} is impossible", row.signal.name))?;
+        self.state.signals.put_row(row);
         Ok(())
     }
 

@@ -4,11 +4,11 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::{World, access_samples, create_cluster, create_size, proven, set};
+use common::{World, access_samples, create_cluster, create_size, proven, set, signal_samples};
 use loadline_state_machine::{
     ActionId, ClusterRef, ClusterReport, Command, Epoch, Hash, LogIndex, NodeNumber, Observation, Options, Outcome,
-    PasswordChange, Proof, RejectionClass, Request, Revision, RulesVersion, Seen, Span, StrategyKind, TargetName,
-    UsageOn,
+    PasswordChange, Proof, PushedValue, RejectionClass, Request, Revision, RulesVersion, Seen, SignalKind, Span,
+    StrategyKind, TargetName, UsageOn,
 };
 
 /// The kinds of caller, in the order of the columns.
@@ -94,6 +94,8 @@ fn world() -> World {
         create_strategy(TargetName::All, StrategyKind::TargetSize),
         report("there"),
         report("here"),
+        pushed_signal("everywhere", TargetName::All),
+        pushed_signal("only-here", TargetName::Cluster(text("here"))),
         create_role("root", true),
     ] {
         world.must(command);
@@ -115,6 +117,17 @@ fn world() -> World {
 fn create_strategy(target: TargetName, kind: StrategyKind) -> Command {
     let options = Options::default().with("size", "25cc");
     Command::CreateStrategy { target, kind, options, if_not_exists: false, unchecked: true }
+}
+
+fn pushed_signal(name: &str, target: TargetName) -> Command {
+    let (options, every) = (Options::default(), None);
+    Command::CreateSignal { name: text(name), kind: SignalKind::Push, target, every, options, if_not_exists: false }
+}
+
+fn push(signal: &str, cluster: Option<&str>) -> Command {
+    let cluster = cluster.map(text);
+    let value = PushedValue { signal: text(signal), cluster, value_milli: 1, age: Span::from_secs(0) };
+    Command::PushSignals { values: vec![value] }
 }
 
 fn report(cluster: &str) -> Command {
@@ -254,6 +267,25 @@ fn matrix(world: &World) -> Vec<(&'static str, Command)> {
         ("-+xx+++", create_token("reader", "token-of-reader")),
         ("-+xx+++", Command::DropToken { role: text("reader"), token: text("token"), allow_missing: true }),
         ("-xxx+++", create_token("root", "token-of-root")),
+        // Also for one cluster: a node is sent somewhere with a secret.
+        ("-xxx+++", pushed_signal("new", TargetName::Cluster(name()))),
+        (
+            "-xxx+++",
+            Command::ChangeSignal {
+                name: text("only-here"),
+                target: Some(TargetName::All),
+                every: None,
+                options: options(),
+                reset: vec![],
+                etag: None,
+            },
+        ),
+        ("-xxx+++", Command::DropSignal { name: text("only-here"), etag: None, allow_missing: false }),
+        ("-xxxxx+", signal_samples::commands().swap_remove(3)),
+        ("-x+++++", push("everywhere", Some("here"))),
+        ("-xx++++", push("everywhere", Some("there"))),
+        ("-xx++++", push("everywhere", None)),
+        ("-x+++++", push("only-here", None)),
     ]
 }
 

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use loadline_client::v1::resource::Resource as Kept;
-use loadline_client::v1::{Strategy, WriteResponse, WriteResult};
+use loadline_client::v1::{Resource, Strategy, WriteResponse, WriteResult};
 use loadline_client::{Error, Kind, Reading, Writing};
 
 use super::Session;
@@ -157,7 +157,10 @@ async fn look(manifests: &[Manifest], session: &Session<'_>) -> Result<Vec<Step>
         let found = match &manifest.spec {
             Spec::Strategy(wanted) => strategies.iter().find(|found| wanted.is(found)).cloned().map(Found::Strategy),
             _ => match session.client.get(manifest.kind(), &manifest.name, reading).await {
-                Ok(found) => ResourceView::of(found.resource).map(Found::Resource),
+                Ok(found) => match found.resource.resource {
+                    Some(Kept::Signal(signal)) => Some(Found::Signal(signal)),
+                    resource => ResourceView::of(Resource { resource }).map(Found::Resource),
+                },
                 Err(error) => match Failed::from(error) {
                     failed if failed.exit == Exit::NotFound => None,
                     failed => return Err(failed),

@@ -10,6 +10,7 @@ use crate::exit::{Exit, Failed};
 use crate::noun::{Noun, Selection};
 use crate::output::resources::{ClusterView, ResourceView, SettingView, SizeView};
 use crate::output::scaling::{ActionView, DecisionView, OperationView, RoleView, StrategyView};
+use crate::output::signals::SignalView;
 use crate::output::{Format, View, describe as pairs, list, one};
 
 pub(crate) async fn get(args: &GetArgs, session: Session<'_>) -> Result<(), Failed> {
@@ -111,6 +112,7 @@ fn show(kind: Kind, views: Vec<ResourceView>, revision: u64, single: bool, forma
         Kind::Operation => put(kind, operations(views), revision, single, format),
         Kind::Action => put(kind, actions(views), revision, single, format),
         Kind::Role => put(kind, roles(views), revision, single, format),
+        Kind::Signal => put(kind, signals(views), revision, single, format),
     }
 }
 
@@ -155,6 +157,11 @@ fn operations(views: Vec<ResourceView>) -> Vec<OperationView> {
 
 fn actions(views: Vec<ResourceView>) -> Vec<ActionView> {
     let of = |view| if let ResourceView::Action(it) = view { Some(it) } else { None };
+    views.into_iter().filter_map(of).collect()
+}
+
+fn signals(views: Vec<ResourceView>) -> Vec<SignalView> {
+    let of = |view| if let ResourceView::Signal(it) = view { Some(*it) } else { None };
     views.into_iter().filter_map(of).collect()
 }
 

@@ -2,11 +2,14 @@
 
 use loadline_client::v1::resource::Resource as Kept;
 use loadline_client::v1::strategy_target::Target;
-use loadline_client::v1::{Cluster, Resource, Setting, Strategy};
+use loadline_client::v1::{Cluster, Resource, Setting, Signal, Strategy, StrategyTarget};
 use loadline_client::{Kind, Scope};
 use loadline_sql::Statement;
-use loadline_sql::statement::{CreateCluster, CreateStrategy, Place, StrategyKind, StrategyOption, TargetName, Value};
-use loadline_state_machine::{OptionKind, Span, option_definition, read_milli};
+use loadline_sql::statement::{
+    CreateCluster, CreateSignal, CreateStrategy, Place, SignalKind, SignalSaying, StrategyKind, StrategyOption,
+    TargetName, Value,
+};
+use loadline_state_machine::{OptionKind, Span, option_definition, read_milli, signal_option};
 
 use super::Session;
 use crate::args::GetArgs;
@@ -17,8 +20,8 @@ const CONFIG_VERSION_KEY: &str = "config_version";
 
 pub(crate) async fn get(args: &GetArgs, session: Session<'_>) -> Result<(), Failed> {
     let (noun, names) = Selection::parse(&args.what.words)?.one_type()?;
-    let Noun::Resource(kind @ (Kind::Strategy | Kind::Cluster | Kind::Setting)) = noun else {
-        return Err(Failed::usage("-o sql is of strategies, clusters and settings"));
+    let Noun::Resource(kind @ (Kind::Strategy | Kind::Cluster | Kind::Setting | Kind::Signal)) = noun else {
+        return Err(Failed::usage("-o sql is of strategies, clusters, signals and settings"));
     };
     let resources: Vec<Resource> = if names.is_empty() {
         let scope = Scope { cluster: args.cluster.clone(), ..Scope::default() };
@@ -44,6 +47,7 @@ fn statement(resource: Resource) -> Result<Option<String>, Failed> {
     Ok(match resource.resource {
         Some(Kept::Strategy(strategy)) => Some(self::strategy(&strategy)?),
         Some(Kept::Cluster(cluster)) => Some(line(&self::cluster(cluster))),
+        Some(Kept::Signal(signal)) => Some(line(&self::signal(&signal)?)),
         Some(Kept::Setting(setting)) if !setting.is_default => Some(line(&self::setting(setting))),
         _ => None,
     })
@@ -58,15 +62,36 @@ fn setting(setting: Setting) -> Statement {
     Statement::SetSetting { name: setting.name, value: Value::Text(setting.value) }
 }
 
+fn signal(signal: &Signal) -> Result<Statement, Failed> {
+    let malformed = || Failed::new(Exit::Failure, format!("signal {} cannot be said in SQL", signal.name));
+    let kind: SignalKind = signal.r#type.parse().map_err(|_| malformed())?;
+    let option = |(key, text): (&String, &String)| {
+        let known = signal_option(kind, key).ok_or_else(malformed)?;
+        let (name_place, value_place) = (Place::default(), Place::default());
+        Ok(SignalSaying { name: known.sql_name, value: Value::Text(text.clone()), name_place, value_place })
+    };
+    Ok(Statement::CreateSignal(CreateSignal {
+        name: signal.name.clone(),
+        if_not_exists: false,
+        kind,
+        target: target(signal.target.as_ref()).unwrap_or(TargetName::All),
+        every: (signal.every_ms > 0).then(|| Span::from_millis(signal.every_ms)),
+        options: signal.options.iter().map(option).collect::<Result<_, Failed>>()?,
+    }))
+}
+
+fn target(target: Option<&StrategyTarget>) -> Option<TargetName> {
+    Some(match target?.target.as_ref()? {
+        Target::Cluster(name) => TargetName::Cluster(name.clone()),
+        Target::Pattern(pattern) => TargetName::Pattern(pattern.clone()),
+        Target::All(_) => TargetName::All,
+    })
+}
+
 fn strategy(strategy: &Strategy) -> Result<String, Failed> {
     let malformed = || Failed::new(Exit::Failure, format!("strategy {} cannot be said in SQL", strategy.id));
     let kind: StrategyKind = strategy.r#type.parse().map_err(|_| malformed())?;
-    let target = match strategy.target.as_ref().and_then(|target| target.target.as_ref()) {
-        Some(Target::Cluster(name)) => TargetName::Cluster(name.clone()),
-        Some(Target::Pattern(pattern)) => TargetName::Pattern(pattern.clone()),
-        Some(Target::All(_)) => TargetName::All,
-        None => return Err(malformed()),
-    };
+    let target = target(strategy.target.as_ref()).ok_or_else(malformed)?;
     let (mut options, mut rest) = (Vec::new(), String::new());
     for (key, text) in strategy.options.iter().filter(|(key, _)| *key != CONFIG_VERSION_KEY) {
         let Some(known) = option_definition(kind, key) else {
@@ -98,8 +123,6 @@ fn value(kind: OptionKind, text: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use loadline_client::v1::StrategyTarget;
-
     use super::*;
     use crate::manifest::{self, Spec};
 

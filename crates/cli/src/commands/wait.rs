@@ -28,6 +28,7 @@ impl Condition {
             Kind::Operation => &["phase"],
             Kind::Action => &["status"],
             Kind::Role => &[],
+            Kind::Signal => &["stale"],
         };
         match text.split_once('=') {
             None if text == "exists" => Ok(Condition::Exists),

@@ -196,6 +196,7 @@ fn columns(kind: Kind) -> &'static [Column] {
         Kind::Operation => OperationView::COLUMNS,
         Kind::Action => ActionView::COLUMNS,
         Kind::Role => RoleView::COLUMNS,
+        Kind::Signal => crate::output::signals::SignalView::COLUMNS,
     }
 }
 

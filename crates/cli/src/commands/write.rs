@@ -138,6 +138,7 @@ async fn remove(
             Kind::Size => Change::DeleteSize(request),
             Kind::Cluster => Change::DeleteCluster(request),
             Kind::Setting => Change::DeleteSetting(request),
+            Kind::Signal => Change::DeleteSignal(request),
             Kind::Role => return Err(Failed::usage("roles are deleted by themselves, one at a time")),
             Kind::Strategy | Kind::Decision | Kind::Operation | Kind::Action => {
                 return Err(Failed::usage(format!("{} are not deleted: they are a record", kind.plural())));

@@ -6,6 +6,7 @@
 
 mod lines;
 mod plan;
+mod signal;
 mod statements;
 mod strategy;
 
@@ -13,6 +14,7 @@ use loadline_client::Kind;
 use serde_json::{Map, Value};
 
 pub(crate) use plan::{Change, Difference, Found, Step, plan};
+pub(crate) use signal::SignalSpec;
 pub(crate) use strategy::StrategySpec;
 
 use lines::Into as Way;
@@ -47,6 +49,8 @@ pub(crate) enum Spec {
     },
     /// Here an option that is absent goes back to its default.
     Strategy(StrategySpec),
+    /// Here, too.
+    Signal(SignalSpec),
 }
 
 /// A mistake in one document.
@@ -70,6 +74,7 @@ impl Manifest {
             Spec::Cluster { .. } => Kind::Cluster,
             Spec::Setting { .. } => Kind::Setting,
             Spec::Strategy(_) => Kind::Strategy,
+            Spec::Signal(_) => Kind::Signal,
         }
     }
 
@@ -87,7 +92,8 @@ impl Manifest {
             Spec::Size { .. } => 0,
             Spec::Setting { .. } => 1,
             Spec::Cluster { .. } => 2,
-            Spec::Strategy(_) => 3,
+            Spec::Signal(_) => 3,
+            Spec::Strategy(_) => 4,
         }
     }
 }
@@ -182,19 +188,19 @@ fn gather(
     }
 }
 
-const KINDS: &str = "size, cluster, setting or strategy";
+const KINDS: &str = "size, cluster, setting, signal or strategy";
 
 fn manifest(place: &str, object: &Map<String, Value>) -> Result<Manifest, (String, Wrong)> {
     let here = |wrong: Wrong| (place.to_owned(), wrong);
     let kind = match object.get("kind") {
         Some(Value::String(word)) => word.to_lowercase().parse::<Kind>().map_err(|()| {
-            let known = ["size", "cluster", "setting", "strategy"];
+            let known = ["size", "cluster", "setting", "signal", "strategy"];
             here(Wrong::at("kind", format!("there is no kind '{word}'{}; write {KINDS}", did_you_mean(word, known))))
         })?,
         _ => return Err(here(Wrong::at("kind", format!("must be {KINDS}")))),
     };
     // What is said about a strategy beside its options is the system's, as metadata is.
-    let known: &[&str] = if kind == Kind::Strategy {
+    let known: &[&str] = if matches!(kind, Kind::Strategy | Kind::Signal) {
         &["kind", "name", "spec", "metadata", "status"]
     } else {
         &["kind", "name", "spec", "metadata"]
@@ -231,6 +237,7 @@ fn manifest(place: &str, object: &Map<String, Value>) -> Result<Manifest, (Strin
         Kind::Size => size(fields),
         Kind::Cluster => cluster(fields),
         Kind::Setting => setting(fields),
+        Kind::Signal => signal::read(fields).map(Spec::Signal),
         Kind::Strategy | Kind::Decision | Kind::Operation | Kind::Action | Kind::Role => {
             strategy::read(fields).map(Spec::Strategy)
         }

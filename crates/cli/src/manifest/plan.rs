@@ -32,6 +32,7 @@ pub(crate) type Difference = (String, Option<String>, Option<String>);
 pub(crate) enum Found {
     Resource(ResourceView),
     Strategy(v1::Strategy),
+    Signal(v1::Signal),
 }
 
 /// One manifest, what it changes, and how.
@@ -56,6 +57,10 @@ pub(crate) fn plan(wanted: &Manifest, found: Option<&Found>) -> Step {
             let name = found.map(|found| format!("strategies/{}", found.id));
             (name, Some(strategy.about()), strategy.differences(found))
         }
+        (Spec::Signal(signal), found) => {
+            let found = found.and_then(|found| if let Found::Signal(found) = found { Some(found) } else { None });
+            (Some(wanted.full_name()), None, signal.differences(found))
+        }
         (spec, found) => {
             let found = found.and_then(|found| if let Found::Resource(view) = found { Some(view) } else { None });
             (Some(wanted.full_name()), None, differences(spec, found))
@@ -70,6 +75,7 @@ pub(crate) fn plan(wanted: &Manifest, found: Option<&Found>) -> Step {
         None => String::new(),
         Some(Found::Resource(view)) => view.etag().to_owned(),
         Some(Found::Strategy(strategy)) => strategy.etag.clone(),
+        Some(Found::Signal(signal)) => signal.etag.clone(),
     };
     let request = match change {
         Change::Unchanged => None,
@@ -106,7 +112,7 @@ fn wanted_fields(spec: &Spec) -> Vec<(&'static str, String)> {
         .into_iter()
         .filter_map(|(field, value)| Some((field, value?)))
         .collect(),
-        Spec::Cluster { .. } | Spec::Strategy(_) => Vec::new(),
+        Spec::Cluster { .. } | Spec::Strategy(_) | Spec::Signal(_) => Vec::new(),
         Spec::Setting { value } => vec![("value", value.clone())],
     }
 }
@@ -131,6 +137,7 @@ fn create(wanted: &Manifest) -> change::Change {
         // A setting is always there; one that is not known gets its refusal from the group.
         Spec::Setting { value } => set(name, value.clone(), String::new()),
         Spec::Strategy(strategy) => strategy.create(),
+        Spec::Signal(signal) => signal.create(name),
     }
 }
 
@@ -154,6 +161,7 @@ fn configure(wanted: &Manifest, fields: &[Difference], etag: String) -> Option<c
         })),
         Spec::Setting { value } => Some(set(name, value.clone(), etag)),
         Spec::Strategy(strategy) => Some(strategy.configure(fields, etag)),
+        Spec::Signal(signal) => Some(signal.configure(name, fields, etag)),
     }
 }
 

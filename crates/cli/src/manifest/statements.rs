@@ -5,14 +5,14 @@
 //! RENAME`) is for `loadline sql`.
 
 use loadline_client::v1::strategy_target::Target;
-use loadline_sql::statement::{StrategyKind, StrategyOption, TargetName, Value as Written};
+use loadline_sql::statement::{CreateSignal, StrategyKind, StrategyOption, TargetName, Value as Written};
 use loadline_sql::{Parsed, SqlError, Statement};
 use serde_json::{Map, Value};
 
-use super::{Manifest, Spec, StrategySpec, strategy};
+use super::{Manifest, SignalSpec, Spec, StrategySpec, Wrong, signal, strategy};
 use crate::exit::Failed;
 
-const WANTED: &str = "write CREATE CLUSTER, CREATE SCALING STRATEGY or ALTER SYSTEM SET; other statements are run with \
+const WANTED: &str = "write CREATE CLUSTER, CREATE SIGNAL, CREATE SCALING STRATEGY or ALTER SYSTEM SET; other statements are run with \
                       loadline sql -f";
 
 /// True if this is SQL and not YAML or JSON: it begins with the word of a statement.
@@ -72,19 +72,36 @@ fn wanted(parsed: &Parsed) -> Result<Option<(String, Spec)>, String> {
         }
         Statement::SetSetting { name, value } => (name.clone(), Spec::Setting { value: value.as_text() }),
         Statement::CreateStrategy(create) => {
-            let target = match &create.target {
-                TargetName::Cluster(name) => Target::Cluster(name.clone()),
-                TargetName::Pattern(pattern) => Target::Pattern(pattern.clone()),
-                TargetName::All => Target::All(true),
-            };
-            (String::new(), Spec::Strategy(strategy(create.kind, target, &create.options)?))
+            (String::new(), Spec::Strategy(strategy(create.kind, target(&create.target), &create.options)?))
         }
+        Statement::CreateSignal(create) => (create.name.clone(), Spec::Signal(signal(create)?)),
         Statement::Write(_) | Statement::CreateReplica(_) | Statement::DropReplica { .. } => {
             let what = "a file says what is to be there, and this is done once: run it with loadline sql -f";
             return Err(what.to_owned());
         }
         _ => return Err(format!("this is not something that is there; {WANTED}")),
     }))
+}
+
+fn target(target: &TargetName) -> Target {
+    match target {
+        TargetName::Cluster(name) => Target::Cluster(name.clone()),
+        TargetName::Pattern(pattern) => Target::Pattern(pattern.clone()),
+        TargetName::All => Target::All(true),
+    }
+}
+
+fn signal(create: &CreateSignal) -> Result<SignalSpec, String> {
+    let value = |value: &Written| Value::String(value.as_text());
+    let given: Map<String, Value> =
+        create.options.iter().map(|option| (option.name.to_owned(), value(&option.value))).collect();
+    let options = signal::options(create.kind, Some(&Value::Object(given))).map_err(|wrong| said(&wrong))?;
+    Ok(SignalSpec { kind: create.kind, target: target(&create.target), every: create.every, options })
+}
+
+fn said(wrong: &Wrong) -> String {
+    let field = wrong.field.trim_start_matches("spec.options").trim_start_matches('.');
+    if field.is_empty() { wrong.message.clone() } else { format!("{field}: {}", wrong.message) }
 }
 
 fn strategy(kind: StrategyKind, target: Target, written: &[StrategyOption]) -> Result<StrategySpec, String> {
@@ -94,10 +111,7 @@ fn strategy(kind: StrategyKind, target: Target, written: &[StrategyOption]) -> R
     };
     let given: Map<String, Value> =
         written.iter().map(|option| (option.name.to_owned(), value(&option.value))).collect();
-    let options = strategy::options(kind, Some(&Value::Object(given))).map_err(|wrong| {
-        let field = wrong.field.trim_start_matches("spec.options").trim_start_matches('.');
-        if field.is_empty() { wrong.message.clone() } else { format!("{field}: {}", wrong.message) }
-    })?;
+    let options = strategy::options(kind, Some(&Value::Object(given))).map_err(|wrong| said(&wrong))?;
     Ok(StrategySpec { kind, target, options })
 }
 
@@ -140,7 +154,7 @@ mod tests {
         check("CREATE CLUSTER a; CREATE CLUSTER A;", "line 1: clusters/a is there twice");
         check(
             "CREATE\n  CLUSTR a",
-            "line 2: syntax error at or near \"CLUSTR\": expected SCALING, CLUSTER, ROLE or USER",
+            "line 2: syntax error at or near \"CLUSTR\": expected SCALING, CLUSTER, SIGNAL, ROLE or USER",
         );
         check("-- nothing", &format!("there is nothing in it; {WANTED}"));
         check(

@@ -101,7 +101,7 @@ pub(super) fn read(spec: &Map<String, Value>) -> Result<StrategySpec, Wrong> {
     Ok(StrategySpec { kind, target, options })
 }
 
-fn target(given: Option<&Value>) -> Result<Target, Wrong> {
+pub(super) fn target(given: Option<&Value>) -> Result<Target, Wrong> {
     const RIGHT: &str = "write {cluster: NAME}, {pattern: LIKE} or {all: true}";
     let wrong = |message: String| Wrong::at("spec.target", message);
     let fields = match given {

@@ -6,6 +6,7 @@
 pub(crate) mod nodes;
 pub(crate) mod resources;
 pub(crate) mod scaling;
+pub(crate) mod signals;
 mod table;
 
 use serde::ser::SerializeMap;

@@ -9,6 +9,7 @@ use loadline_client::v1::{self, resource};
 use serde::Serialize;
 
 use super::scaling::{ActionView, DecisionView, OperationView, RoleView, StrategyView};
+use super::signals::SignalView;
 use super::{Column, View};
 use crate::text::{show_price, show_time};
 
@@ -24,6 +25,7 @@ pub(crate) enum ResourceView {
     Operation(OperationView),
     Action(ActionView),
     Role(RoleView),
+    Signal(Box<SignalView>),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -135,6 +137,7 @@ impl ResourceView {
             resource::Resource::Operation(operation) => ResourceView::Operation(operation.into()),
             resource::Resource::Action(action) => ResourceView::Action(action.into()),
             resource::Resource::Role(role) => ResourceView::Role(role.into()),
+            resource::Resource::Signal(signal) => ResourceView::Signal(Box::new(signal.into())),
         })
     }
 
@@ -148,6 +151,7 @@ impl ResourceView {
             | ResourceView::Operation(OperationView(shown))
             | ResourceView::Action(ActionView(shown))
             | ResourceView::Role(RoleView(shown)) => &shown.etag,
+            ResourceView::Signal(view) => &view.wire.etag,
         }
     }
 
@@ -161,6 +165,7 @@ impl ResourceView {
             | ResourceView::Operation(OperationView(shown))
             | ResourceView::Action(ActionView(shown))
             | ResourceView::Role(RoleView(shown)) => &shown.name,
+            ResourceView::Signal(view) => &view.name,
         }
     }
 
@@ -175,6 +180,7 @@ impl ResourceView {
             ResourceView::Operation(view) => view.name(),
             ResourceView::Action(view) => view.name(),
             ResourceView::Role(view) => view.name(),
+            ResourceView::Signal(view) => view.name(),
         }
     }
 
@@ -188,6 +194,7 @@ impl ResourceView {
             ResourceView::Operation(view) => view.cells(),
             ResourceView::Action(view) => view.cells(),
             ResourceView::Role(view) => view.cells(),
+            ResourceView::Signal(view) => view.cells(),
         }
     }
 
@@ -207,6 +214,7 @@ impl ResourceView {
             ResourceView::Action(_) => vec![("status", self.cells().swap_remove(5))],
             ResourceView::Operation(_) => vec![("phase", self.cells().swap_remove(3))],
             ResourceView::Decision(_) | ResourceView::Role(_) => Vec::new(),
+            ResourceView::Signal(view) => vec![("stale", view.wire.stale.to_string())],
         }
     }
 
@@ -231,6 +239,7 @@ impl ResourceView {
             ResourceView::Operation(view) => return view.pairs(),
             ResourceView::Action(view) => return view.pairs(),
             ResourceView::Role(view) => return view.pairs(),
+            ResourceView::Signal(view) => return view.pairs(),
         };
         let number = |revision: Option<u64>| revision.map(|revision| revision.to_string()).unwrap_or_default();
         pairs.extend([

@@ -333,6 +333,14 @@ macro_rules! writes {
                 self.react("get_role", &request, &request.get_ref().name, "").await?;
                 Ok(Response::new(ReadResponse::default()))
             }
+            async fn get_signal(&self, request: Request<GetRequest>) -> Result<Response<ReadResponse>, Status> {
+                self.react("get_signal", &request, &request.get_ref().name, "").await?;
+                Ok(Response::new(ReadResponse::default()))
+            }
+            async fn list_signals(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
+                self.react("list_signals", &request, &request.get_ref().page_token, "").await?;
+                Ok(Response::new(ListResponse::default()))
+            }
             async fn list_roles(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
                 self.react("list_roles", &request, &request.get_ref().page_token, "").await?;
                 Ok(Response::new(ListResponse::default()))
@@ -373,6 +381,10 @@ writes! {
     revoke_usage(UsageRequest): |m| m.role.clone();
     create_token(CreateTokenRequest): |m| m.role.clone();
     delete_token(DeleteTokenRequest): |m| m.role.clone();
+    create_signal(CreateSignalRequest): |m| m.signal.clone().unwrap_or_default().name;
+    update_signal(UpdateSignalRequest): |m| m.name.clone();
+    delete_signal(DeleteRequest): |m| m.name.clone();
+    push_signals(PushSignalsRequest): |m| m.values.len().to_string();
     transact(TransactRequest): |m| m.changes.len().to_string();
 }
 

@@ -10,7 +10,7 @@ pub mod scripted;
 pub mod settings;
 #[cfg(feature = "sql")]
 pub mod sql;
-#[cfg(any(feature = "sql", feature = "webhook"))]
-mod tls;
+#[cfg(any(feature = "collectors", feature = "sql", feature = "webhook"))]
+pub(crate) mod tls;
 #[cfg(feature = "webhook")]
 pub mod webhook;

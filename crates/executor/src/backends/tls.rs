@@ -10,7 +10,7 @@ use rustls::{ClientConfig, RootCertStore};
 use super::settings::ConfigError;
 
 /// What a client trusts: the authorities in `ca_file`, else those of the machine.
-pub(super) fn client(ca_file: Option<&Path>) -> Result<ClientConfig, ConfigError> {
+pub(crate) fn client(ca_file: Option<&Path>) -> Result<ClientConfig, ConfigError> {
     let wrong = |problem: String| ConfigError::new("ca_file", problem);
     let mut roots = RootCertStore::empty();
     match ca_file {
@@ -43,8 +43,8 @@ pub(super) fn client(ca_file: Option<&Path>) -> Result<ClientConfig, ConfigError
 }
 
 /// For clients that only ever speak without encryption, and have to be given something.
-#[cfg(feature = "webhook")]
-pub(super) fn trusting_nobody() -> Result<ClientConfig, ConfigError> {
+#[cfg(any(feature = "collectors", feature = "webhook"))]
+pub(crate) fn trusting_nobody() -> Result<ClientConfig, ConfigError> {
     with_roots(RootCertStore::empty())
 }
 

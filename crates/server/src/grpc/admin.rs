@@ -2,9 +2,10 @@
 
 use loadline_api::v1::admin_server::Admin;
 use loadline_api::v1::{
-    CreateClusterRequest, CreateRoleRequest, CreateSizeRequest, CreateTokenRequest, DeleteRequest, DeleteTokenRequest,
-    GetRequest, ListRequest, ListResponse, ReadResponse, RenameClusterRequest, SetSettingRequest, TransactRequest,
-    UpdateClusterRequest, UpdateRoleRequest, UpdateSizeRequest, UsageRequest, WriteResponse,
+    CreateClusterRequest, CreateRoleRequest, CreateSignalRequest, CreateSizeRequest, CreateTokenRequest, DeleteRequest,
+    DeleteTokenRequest, GetRequest, ListRequest, ListResponse, PushSignalsRequest, ReadResponse, RenameClusterRequest,
+    SetSettingRequest, TransactRequest, UpdateClusterRequest, UpdateRoleRequest, UpdateSignalRequest,
+    UpdateSizeRequest, UsageRequest, WriteResponse,
 };
 use loadline_api::{Write, resource};
 use loadline_state_machine::{Actor, Command, Refused, Rejection, ResourceKind, ResourceName, State, rehearse};
@@ -167,6 +168,30 @@ impl Admin for AdminService {
 
     async fn delete_token(&self, request: Request<DeleteTokenRequest>) -> Answer<WriteResponse> {
         self.exchange.write(request, Write::delete_token).await
+    }
+
+    async fn create_signal(&self, request: Request<CreateSignalRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::create_signal).await
+    }
+
+    async fn get_signal(&self, request: Request<GetRequest>) -> Answer<ReadResponse> {
+        self.get(ResourceKind::Signal, request).await
+    }
+
+    async fn list_signals(&self, request: Request<ListRequest>) -> Answer<ListResponse> {
+        self.list(ResourceKind::Signal, request).await
+    }
+
+    async fn update_signal(&self, request: Request<UpdateSignalRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::update_signal).await
+    }
+
+    async fn delete_signal(&self, request: Request<DeleteRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, |request| Write::delete(ResourceKind::Signal, request)).await
+    }
+
+    async fn push_signals(&self, request: Request<PushSignalsRequest>) -> Answer<WriteResponse> {
+        self.exchange.write(request, Write::push_signals).await
     }
 
     async fn transact(&self, request: Request<TransactRequest>) -> Answer<WriteResponse> {

@@ -31,7 +31,7 @@ pub(crate) enum Lasts {
 }
 
 /// Every method, so that a path that a caller made up does not become a label of its own.
-pub(crate) const METHODS: [(&str, &str, Lasts); 58] = [
+pub(crate) const METHODS: [(&str, &str, Lasts); 64] = [
     ("Admin", "CreateSize", Lasts::AMoment),
     ("Admin", "GetSize", Lasts::AMoment),
     ("Admin", "ListSizes", Lasts::AMoment),
@@ -56,6 +56,12 @@ pub(crate) const METHODS: [(&str, &str, Lasts); 58] = [
     ("Admin", "RevokeUsage", Lasts::AMoment),
     ("Admin", "CreateToken", Lasts::AMoment),
     ("Admin", "DeleteToken", Lasts::AMoment),
+    ("Admin", "CreateSignal", Lasts::AMoment),
+    ("Admin", "GetSignal", Lasts::AMoment),
+    ("Admin", "ListSignals", Lasts::AMoment),
+    ("Admin", "UpdateSignal", Lasts::AMoment),
+    ("Admin", "DeleteSignal", Lasts::AMoment),
+    ("Admin", "PushSignals", Lasts::AMoment),
     ("Admin", "Transact", Lasts::AMoment),
     ("Scaling", "CreateStrategy", Lasts::AMoment),
     ("Scaling", "UpdateStrategy", Lasts::AMoment),
@@ -353,7 +359,7 @@ mod tests {
     }
 
     fn counted(metrics: &Metrics, line: &str) -> bool {
-        metrics.render(&Standing::default()).unwrap().lines().any(|shown| shown == line)
+        metrics.render(&Standing::default(), Vec::new()).unwrap().lines().any(|shown| shown == line)
     }
 
     #[tokio::test(start_paused = true)]

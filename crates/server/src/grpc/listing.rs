@@ -5,7 +5,7 @@ use loadline_api::v1::Resource;
 use loadline_state_machine as domain;
 use loadline_state_machine::{ActionId, ClusterId, OperationId, ResourceKind, State, StrategyId};
 
-/// Up to `count` resources after a position, each with its own position: sizes by rank, clusters, settings and roles by name, the
+/// Up to `count` resources after a position, each with its own position: sizes by rank, clusters, settings, roles and signals by name, the
 /// latest decisions by the names of their clusters, the rest by age. Nothing if the position is none of this kind.
 pub(super) fn rows(
     state: &State,
@@ -55,6 +55,11 @@ pub(super) fn rows(
             let rest = state.actions().filter(|it| after.is_none_or(|after| it.id > after)).take(count);
             let shown = |it: &domain::Action| resource(&domain::Resource::Action(Box::new(it.clone())), state);
             rest.map(|it| (it.id.to_string(), shown(it))).collect()
+        }
+        ResourceKind::Signal => {
+            let names = state.signals_after(after).take(count).map(|signal| signal.name.to_string());
+            let shown = |it| resource(&domain::Resource::Signal(Box::new(it)), state);
+            names.filter_map(|name| Some((name.clone(), shown(state.signal_view(&name)?)))).collect()
         }
         ResourceKind::Role => {
             let shown = |it: &domain::Role| resource(&domain::Resource::Role(it.view()), state);

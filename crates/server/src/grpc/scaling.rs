@@ -267,7 +267,11 @@ fn of_cluster(state: &State, kind: ResourceKind, cluster: ClusterId) -> Vec<(Str
             let actions = state.actions().filter(|action| action.cluster == cluster);
             actions.cloned().map(|it| Kept::Action(Box::new(it))).collect()
         }
-        ResourceKind::Size | ResourceKind::Cluster | ResourceKind::Setting | ResourceKind::Role => Vec::new(),
+        ResourceKind::Size
+        | ResourceKind::Cluster
+        | ResourceKind::Setting
+        | ResourceKind::Role
+        | ResourceKind::Signal => Vec::new(),
     };
     kept.iter().map(|it| (it.name().name, resource(it, state))).collect()
 }

@@ -156,7 +156,7 @@ impl Sql {
                 Ok(lines(found.lines()))
             }
             Statement::ExplainAction { action } => self.explain_action(session, action).await,
-            Statement::ShowStrategies { .. } | Statement::ShowActions(_) => {
+            Statement::ShowStrategies { .. } | Statement::ShowActions(_) | Statement::ShowSignals => {
                 let answer = self.short_for(session, asked).await?;
                 Ok(Outcome::Rows { answer, tag: "SELECT" })
             }
@@ -178,7 +178,10 @@ impl Sql {
             }
             Statement::ExplainCluster { .. } | Statement::ExplainAction { .. } => Ok((one("explanation"), Vec::new())),
             Statement::Show { name: Some(name) } if session.parameter(name).is_some() => Ok((one(name), Vec::new())),
-            Statement::Show { .. } | Statement::ShowStrategies { .. } | Statement::ShowActions(_) => {
+            Statement::Show { .. }
+            | Statement::ShowStrategies { .. }
+            | Statement::ShowActions(_)
+            | Statement::ShowSignals => {
                 let prepared = self.prepare_short_for(session, asked, &self.node.latest())?;
                 Ok((prepared.columns, Vec::new()))
             }

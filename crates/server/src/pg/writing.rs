@@ -158,6 +158,9 @@ fn tag(statement: &Statement) -> &'static str {
         Statement::CreateRole(_) => "CREATE ROLE",
         Statement::AlterRole(_) => "ALTER ROLE",
         Statement::DropRole { .. } => "DROP ROLE",
+        Statement::CreateSignal(_) => "CREATE SIGNAL",
+        Statement::AlterSignal(_) => "ALTER SIGNAL",
+        Statement::DropSignal { .. } => "DROP SIGNAL",
         Statement::Grant(_) => "GRANT",
         Statement::Revoke(_) => "REVOKE",
         Statement::Write(tree) => match writes(tree) {

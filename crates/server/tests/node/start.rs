@@ -81,6 +81,7 @@ async fn a_node_whose_disk_fails_ends_by_itself_and_says_what_to_do() {
         threading: Threading::Thread,
         pace: None,
         backends: Backends::new(),
+        collecting: true,
         witness: Arc::new(Unwatched),
         onlooker: Arc::new(NoObserver),
     };

@@ -149,6 +149,7 @@ impl Machine {
                     threading: Threading::Inline,
                     pace: Some(Arc::new(disk.pace)),
                     backends: Backends::new().with(BACKEND, Arc::new(inner.backend.door(self.gate.clone()))),
+                    collecting: false,
                     witness: Arc::new(Watcher {
                         node,
                         record: record.clone(),

@@ -11,6 +11,7 @@ mod cursor;
 mod roles;
 mod scaling;
 mod sessions;
+mod signals;
 mod suggest;
 mod tree;
 
@@ -138,34 +139,40 @@ fn statement(text: &str, tokens: &[cursor::Token]) -> Result<Statement, ParseErr
 
 fn create(at: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     at.next();
-    match at.expect_one_of(&["SCALING", "CLUSTER", "ROLE", "USER"])? {
+    match at.expect_one_of(&["SCALING", "CLUSTER", "SIGNAL", "ROLE", "USER"])? {
         "SCALING" => scaling::create(at),
         "CLUSTER" => clusters::create(at),
+        "SIGNAL" => signals::create(at),
         word => roles::create(at, word == "USER"),
     }
 }
 
 fn alter(at: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     at.next();
-    match at.expect_one_of(&["SCALING", "SYSTEM", "CLUSTER", "ROLE", "USER"])? {
+    match at.expect_one_of(&["SCALING", "SYSTEM", "CLUSTER", "SIGNAL", "ROLE", "USER"])? {
         "SCALING" => scaling::alter(at),
         "SYSTEM" => sessions::alter_system(at),
         "CLUSTER" => clusters::alter(at),
+        "SIGNAL" => signals::alter(at),
         _ => roles::alter(at),
     }
 }
 
 fn drop(at: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     at.next();
-    match at.expect_one_of(&["SCALING", "ALL", "CLUSTER", "ROLE", "USER"])? {
+    match at.expect_one_of(&["SCALING", "ALL", "CLUSTER", "SIGNAL", "ROLE", "USER"])? {
         "SCALING" => scaling::drop(at),
         "ALL" => scaling::drop_all(at),
         "CLUSTER" => clusters::drop(at),
+        "SIGNAL" => signals::drop(at),
         _ => roles::drop(at),
     }
 }
 
 fn show(at: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     at.next();
+    if at.take_word("SIGNALS") {
+        return Ok(Statement::ShowSignals);
+    }
     if at.take_word("SCALING") { scaling::show(at) } else { sessions::show(at) }
 }

@@ -33,7 +33,7 @@ pub(super) fn show(at: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     } else if at.take_words(&["TIME", "ZONE"]) {
         "timezone".to_owned()
     } else {
-        at.dotted("the name of a setting, ALL, SCALING STRATEGIES or SCALING ACTIONS")?
+        at.dotted("the name of a setting, ALL, SIGNALS, SCALING STRATEGIES or SCALING ACTIONS")?
     };
     Ok(Statement::Show { name: Some(name) })
 }

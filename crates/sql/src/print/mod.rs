@@ -6,8 +6,8 @@
 use std::fmt;
 
 use crate::statement::{
-    CreateCluster, CreateReplica, Isolation, Password, Privileges, PrivilegesOn, RoleOptions, ShowActions, Statement,
-    StrategyOption, TargetName, TransactionModes, Value,
+    AlterSignal, CreateCluster, CreateReplica, CreateSignal, Isolation, Password, Privileges, PrivilegesOn,
+    RoleOptions, ShowActions, SignalSaying, Statement, StrategyOption, TargetName, TransactionModes, Value,
 };
 
 /// Words that are no names unless they are quoted: where a name may stand, one of them begins something else.
@@ -148,6 +148,15 @@ impl fmt::Display for Options<'_> {
     }
 }
 
+struct Sayings<'a>(&'a [SignalSaying]);
+
+impl fmt::Display for Sayings<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let options: Vec<String> = self.0.iter().map(|option| format!("{} = {}", option.name, option.value)).collect();
+        write!(f, "({})", options.join(", "))
+    }
+}
+
 impl fmt::Display for TransactionModes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(isolation) = self.isolation {
@@ -225,6 +234,32 @@ impl fmt::Display for Statement {
                 }
                 limit.map_or(Ok(()), |limit| write!(f, " LIMIT {limit}"))
             }
+            Self::CreateSignal(CreateSignal { name, if_not_exists, kind, target, every, options }) => {
+                let (unless, name) = (when(*if_not_exists, IF_NOT_EXISTS), quote_identifier(name));
+                let kind = kind.as_str().to_ascii_uppercase();
+                write!(f, "CREATE SIGNAL{unless} {name} FOR {} FROM {kind}", Target(target))?;
+                if !options.is_empty() {
+                    write!(f, " {}", Sayings(options))?;
+                }
+                every.map_or(Ok(()), |every| write!(f, " EVERY '{every}'"))
+            }
+            Self::AlterSignal(AlterSignal { name, target, every, options, reset }) => {
+                write!(f, "ALTER SIGNAL {}", quote_identifier(name))?;
+                if !options.is_empty() {
+                    write!(f, " UPDATE {}", Sayings(options))?;
+                }
+                if !reset.is_empty() {
+                    write!(f, " RESET ({})", reset.join(", "))?;
+                }
+                if let Some(every) = every {
+                    write!(f, " EVERY '{every}'")?;
+                }
+                target.as_ref().map_or(Ok(()), |target| write!(f, " FOR {}", Target(target)))
+            }
+            Self::DropSignal { name, if_exists } => {
+                write!(f, "DROP SIGNAL{} {}", when(*if_exists, IF_EXISTS), quote_identifier(name))
+            }
+            Self::ShowSignals => f.write_str("SHOW SIGNALS"),
             Self::SetSetting { name, value } => write!(f, "ALTER SYSTEM SET {} = {value}", dotted(name)),
             Self::ResetSetting { name } => write!(f, "ALTER SYSTEM RESET {}", dotted(name)),
             Self::Show { name: None } => f.write_str("SHOW ALL"),

@@ -7,7 +7,8 @@
 mod place;
 mod value;
 
-pub use loadline_state_machine::{StrategyKind, TargetName};
+use loadline_state_machine::Span;
+pub use loadline_state_machine::{SignalKind, StrategyKind, TargetName};
 pub use place::Place;
 pub use sqlparser::ast::{SetExpr, Statement as Tree};
 pub use value::Value;
@@ -26,6 +27,14 @@ pub enum Statement {
         target: Option<TargetName>,
     },
     ShowActions(ShowActions),
+
+    CreateSignal(CreateSignal),
+    AlterSignal(AlterSignal),
+    DropSignal {
+        name: String,
+        if_exists: bool,
+    },
+    ShowSignals,
 
     /// `ALTER SYSTEM SET`: a setting of the group, not of the session.
     SetSetting {
@@ -156,6 +165,45 @@ pub struct StrategyOption {
 pub struct ShowActions {
     pub cluster: Option<String>,
     pub limit: Option<u64>,
+}
+
+/// `CREATE SIGNAL name FROM PROMETHEUS (...) EVERY '5s' FOR ...`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreateSignal {
+    pub name: String,
+    pub if_not_exists: bool,
+    pub kind: SignalKind,
+    pub target: TargetName,
+    pub every: Option<Span>,
+    pub options: Vec<SignalSaying>,
+}
+
+/// What is not said stays as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AlterSignal {
+    pub name: String,
+    pub target: Option<TargetName>,
+    pub every: Option<Span>,
+    pub options: Vec<SignalSaying>,
+    /// Options that go back to their defaults.
+    pub reset: Vec<&'static str>,
+}
+
+/// One option of a signal, and where it stood.
+#[derive(Clone, PartialEq)]
+pub struct SignalSaying {
+    /// As in SQL: `BEARER_TOKEN`. It may be one of another kind of signal.
+    pub name: &'static str,
+    pub value: Value,
+    pub name_place: Place,
+    pub value_place: Place,
+}
+
+impl std::fmt::Debug for SignalSaying {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Statements are logged when something goes wrong with them, as it does if somebody has put a secret in.
+        write!(f, "{} = ***", self.name)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

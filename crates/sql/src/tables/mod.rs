@@ -12,6 +12,7 @@ mod actions;
 pub(crate) mod build;
 pub(crate) mod catalog;
 mod clusters;
+mod configured_signals;
 mod decisions;
 pub mod define;
 mod dialect;
@@ -47,6 +48,7 @@ pub(crate) static TABLES: &[&dyn Table] = &[
     &replicas::REPLICAS,
     &sizes::SIZES,
     &signals::SIGNALS,
+    &configured_signals::CONFIGURED_SIGNALS,
     &decisions::DECISIONS,
     &decisions::STAGES,
     &operations::OPERATIONS,

@@ -7,6 +7,7 @@
 
 mod refused;
 mod roles;
+mod signals;
 mod transaction;
 
 use std::collections::BTreeSet;
@@ -178,6 +179,11 @@ pub fn change_with(
         }
         Statement::Grant(privileges) => roles::grant(privileges),
         Statement::Revoke(privileges) => roles::revoke(privileges),
+        Statement::CreateSignal(create) => signals::create(create),
+        Statement::AlterSignal(alter) => signals::alter(alter, state),
+        Statement::DropSignal { name, if_exists } => {
+            Change::one(Command::DropSignal { name: name.clone(), etag: None, allow_missing: *if_exists })
+        }
         Statement::CreateReplica(create) => Change::one(Command::CreateReplica {
             cluster: create.cluster.clone(),
             replica: create.replica.clone(),

@@ -1,6 +1,9 @@
 //! What the state machine refuses, as an SQL error.
 
-use loadline_state_machine::{ConfigurationProblem, Rejection, RejectionClass, ScalingRejection, option_definition};
+use loadline_state_machine::{
+    ConfigurationProblem, Rejection, RejectionClass, ScalingRejection, SignalOptionProblem, SignalRejection,
+    option_definition,
+};
 
 use super::OptionPlaces;
 use crate::error::{SqlError, SqlState};
@@ -15,6 +18,10 @@ pub(super) fn refused_at(rejection: &Rejection, places: &[OptionPlaces]) -> SqlE
         Rejection::Scaling(ScalingRejection::Configuration { kind, problem, expected }) => {
             configuration(*kind, problem, expected, places)
         }
+        Rejection::Signal(signal) => match &**signal {
+            SignalRejection::Option { option, problem, expected } => of_signal(option, *problem, expected, places),
+            _ => SqlError::new(sqlstate(rejection), rejection.to_string()),
+        },
         _ => SqlError::new(sqlstate(rejection), rejection.to_string()),
     }
 }
@@ -37,6 +44,21 @@ fn sqlstate(rejection: &Rejection) -> SqlState {
             RejectionClass::Denied => SqlState::INSUFFICIENT_PRIVILEGE,
             RejectionClass::TooOld => SqlState::STATEMENT_COMPLETION_UNKNOWN,
         },
+    }
+}
+
+/// What the option said is not repeated: it may be a secret.
+fn of_signal(key: &str, problem: SignalOptionProblem, expected: &str, places: &[OptionPlaces]) -> SqlError {
+    let code = match problem {
+        SignalOptionProblem::Unknown => SqlState::SYNTAX_ERROR,
+        _ => SqlState::INVALID_PARAMETER_VALUE,
+    };
+    let error = SqlError::new(code, format!("option {} {problem}", key.to_ascii_uppercase()))
+        .with_hint(format!("Expected {expected}."));
+    match places.iter().find(|places| places.key == key) {
+        Some(places) if problem == SignalOptionProblem::Unknown => error.at(places.name.0),
+        Some(places) => error.at(places.value.0),
+        None => error,
     }
 }
 

@@ -34,7 +34,8 @@ pub(crate) fn authorize(state: &State, at: Moment, actor: &Actor, command: &Comm
         | Command::AdmitNode { .. }
         | Command::FoundGroup { .. }
         | Command::ClaimAction { .. }
-        | Command::RecordOutcome { .. } => asked.node(),
+        | Command::RecordOutcome { .. }
+        | Command::RecordSignals { .. } => asked.node(),
 
         Command::CreateSize { .. }
         | Command::ChangeSize { .. }
@@ -54,6 +55,9 @@ pub(crate) fn authorize(state: &State, at: Moment, actor: &Actor, command: &Comm
         | Command::DropRole { .. }
         | Command::GrantUsage { .. }
         | Command::RevokeUsage { .. } => asked.superuser(),
+
+        // A node is sent to fetch something, with a secret of its own: that is not for everybody to ask for.
+        Command::CreateSignal { .. } | Command::ChangeSignal { .. } | Command::DropSignal { .. } => asked.superuser(),
 
         // One's own password and tokens are one's own affair; to be a superuser is not.
         Command::AlterRole { name, superuser: None, password: PasswordChange::Set(_), .. } if asked.is(name) => Ok(()),
@@ -76,6 +80,14 @@ pub(crate) fn authorize(state: &State, at: Moment, actor: &Actor, command: &Comm
         Command::ReportSignals { clusters, .. } => clusters.iter().try_for_each(|report| match &report.cluster {
             ClusterRef::Name(name) => asked.usage_by_name(name),
             ClusterRef::Id(id) => asked.usage(*id),
+        }),
+        Command::PushSignals { values } => values.iter().try_for_each(|pushed| match &pushed.cluster {
+            Some(name) => asked.usage_by_name(name),
+            // One that does not exist is for the command to say.
+            None => match state.signal(&pushed.signal) {
+                Some(signal) => asked.usage_on_target(&state.target_name(&signal.target)),
+                None => Ok(()),
+            },
         }),
         Command::ApproveAction { action }
         | Command::RejectAction { action, .. }

@@ -155,7 +155,7 @@ pub(crate) fn expect(
     Ok(vec![])
 }
 
-fn resolve(state: &State, target: &TargetName) -> Result<Target, Rejection> {
+pub(crate) fn resolve(state: &State, target: &TargetName) -> Result<Target, Rejection> {
     match target {
         TargetName::Cluster(name) => {
             let cluster = state.cluster(name);

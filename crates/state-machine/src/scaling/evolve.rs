@@ -17,7 +17,7 @@ use crate::configuration::{Rule, StrategyKind};
 use crate::settings::{AUTO_SCALING_ACTION_RETENTION, Settings};
 use crate::signals::collectors::{COLLECTOR_FORGOTTEN_AFTER, Collector};
 use crate::signals::replica::Replica;
-use crate::signals::report::{Noting, Observation};
+use crate::signals::report::{Noting, Observation, Seen};
 use crate::strategies::desired::ReplicaSpec;
 use crate::strategies::reason::Reason;
 use crate::strategies::tracking::pace::{Course, Noted};
@@ -36,6 +36,11 @@ pub(crate) fn signals_reported(
     observations: &[Observation],
 ) {
     collector_heard(state, collector, sequence);
+    for observation in observations {
+        if let Seen::Metric { name, value_milli } = &observation.seen {
+            state.signals.came(name, *value_milli, state.now.before(observation.age));
+        }
+    }
     let noting = Noting {
         collector: state.scaling.collectors.key(collector),
         now: state.now,
@@ -404,6 +409,13 @@ impl Event {
             | Self::StrategyChanged { strategy, .. }
             | Self::StrategyDropped { strategy }
             | Self::StrategyRestored { strategy } => match strategy.target {
+                Target::Cluster(cluster) => Some(cluster),
+                Target::Pattern(_) | Target::All => None,
+            },
+            Self::SignalCreated { signal }
+            | Self::SignalChanged { signal, .. }
+            | Self::SignalDropped { signal }
+            | Self::SignalRestored { signal } => match signal.target {
                 Target::Cluster(cluster) => Some(cluster),
                 Target::Pattern(_) | Target::All => None,
             },

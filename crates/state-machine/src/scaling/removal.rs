@@ -4,6 +4,7 @@ use super::actions::{Action, ActionStatus, Report};
 use super::operations::{FailureReason, OperationEnd};
 use super::rejection::ScalingRejection;
 use crate::access::commands as access;
+use crate::configured::commands as configured;
 use crate::decide::Moment;
 use crate::{Event, Rejection, Revision, State, clusters};
 
@@ -52,6 +53,7 @@ pub(crate) fn drop_cluster(
     let own = state.scaling.strategies.of_cluster(cluster.id);
     events.extend(own.map(|strategy| Event::StrategyDropped { strategy: strategy.clone() }));
     access::cluster_goes(state, at, cluster.id, &mut events);
+    configured::cluster_goes(state, cluster.id, &mut events);
     events.extend(dropped);
     Ok(events)
 }

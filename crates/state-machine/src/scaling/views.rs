@@ -88,6 +88,17 @@ pub struct Ruled<'a> {
 
 impl State {
     /// Whether there is a cluster of this id. One that anything is known about is looked up once, not twice.
+    /// Which clusters are meant, as a user says it. One that is gone is called by its id.
+    pub fn target_name(&self, target: &Target) -> TargetName {
+        match target {
+            Target::Cluster(id) => {
+                TargetName::Cluster(self.clusters.name(*id).map_or_else(|| id.to_string(), str::to_owned))
+            }
+            Target::Pattern(pattern) => TargetName::Pattern(pattern.to_string()),
+            Target::All => TargetName::All,
+        }
+    }
+
     pub(crate) fn exists(&self, cluster: ClusterId) -> bool {
         self.scaling.record(cluster).is_some() || self.clusters.by_id(cluster).is_some()
     }

@@ -88,7 +88,7 @@ pub enum Freshness {
 }
 
 impl Freshness {
-    fn of(confirmed_at: Time, now: Time, stale_after: Span) -> Self {
+    pub(crate) fn of(confirmed_at: Time, now: Time, stale_after: Span) -> Self {
         let until = confirmed_at + stale_after;
         if now > until { Self::StaleSince(until) } else { Self::FreshUntil(until) }
     }

@@ -10,6 +10,7 @@ use super::shared::SharedNames;
 use super::{Activity, Gone, Heard, Metric, Signals, insert_exactly};
 use crate::access::authorize::authorize;
 use crate::apply::COMMANDS_PER_REQUEST_MAX;
+use crate::configured::collected::{COLLECTED, PUSHED};
 use crate::decide::Moment;
 use crate::names::{check_name, check_range, shortened};
 use crate::scaling::rejection::ScalingRejection;
@@ -281,7 +282,10 @@ impl Signals {
             }
             self.note_one(as_of, &observation.seen, &mut noting);
         }
-        if let Some(as_of) = latest {
+        // Whoever tells numbers of configured signals sees nothing of the replicas: silence of those who do must not be
+        // covered up.
+        let sees = !matches!(noting.collector.as_ref(), COLLECTED | PUSHED);
+        if let Some(as_of) = latest.filter(|_| sees) {
             self.hear(&noting.collector, as_of, confirmed);
         }
         was_empty && !self.replicas.is_empty()
@@ -334,7 +338,10 @@ impl Signals {
                     replica.crashed(Crash { at: as_of, count: *count, oom_count, reason: reason.as_str().into() });
                 }
             }
-            Seen::Metric { name, value_milli } => self.note_metric(collector, as_of, name, *value_milli),
+            Seen::Metric { name, value_milli } => {
+                self.make_room_for_metric(name, noting.now, noting.stale_after);
+                self.note_metric(collector, as_of, name, *value_milli);
+            }
             Seen::Notice { replica, kind, gone_in } => {
                 let Some(replica) = self.replica_mut(replica) else { return };
                 if replica.since <= as_of {
@@ -426,6 +433,20 @@ impl Signals {
         insert_exactly(&mut self.gone, last, Gone { name: name.into(), at });
         if self.gone.len() > GONE_KEPT_MAX {
             self.gone.remove(0);
+        }
+    }
+
+    /// A signal that was dropped leaves its last value behind: it must not keep the place of another for ever.
+    fn make_room_for_metric(&mut self, name: &str, now: Time, stale_after: Span) {
+        let known = self.metrics.binary_search_by(|metric| metric.name.as_ref().cmp(name)).is_ok();
+        if known || self.metrics.len() < METRICS_MAX {
+            return;
+        }
+        let oldest = self.metrics.iter().enumerate().min_by_key(|(_, metric)| metric.as_of);
+        if let Some((place, metric)) = oldest
+            && now.since(metric.as_of) > stale_after
+        {
+            self.metrics.remove(place);
         }
     }
 

@@ -8,6 +8,7 @@ pub mod samples;
 pub mod say_scaling;
 pub mod scaling_samples;
 pub mod show_scaling;
+pub mod signal_samples;
 
 use loadline_state_machine::{
     Action, Actor, Applied, Command, Entry, Epoch, Hash, LogIndex, Proof, Receipt, Request, RequestId, Revision,

@@ -6,7 +6,7 @@ use loadline_state_machine::{
     SettingView, Size, Span, Time,
 };
 
-use super::{NOON, access_samples, request_id, revision, scaling_samples};
+use super::{NOON, access_samples, request_id, revision, scaling_samples, signal_samples};
 
 pub fn size() -> Size {
     Size {
@@ -101,20 +101,22 @@ pub fn events() -> Vec<Event> {
     ]
 }
 
-/// Those above, those about scaling and those about roles, by number.
+/// Those above, those about scaling, about roles and about signals, by number.
 pub fn all_commands() -> Vec<Command> {
     let mut all = commands();
     all.extend(scaling_samples::commands());
     all.extend(access_samples::commands());
+    all.extend(signal_samples::commands());
     all.sort_by_key(Command::kind);
     all
 }
 
-/// Those above, those about scaling and those about roles, by number.
+/// Those above, those about scaling, about roles and about signals, by number.
 pub fn all_events() -> Vec<Event> {
     let mut all = events();
     all.extend(scaling_samples::events());
     all.extend(access_samples::events());
+    all.extend(signal_samples::events());
     all.sort_by_key(Event::kind);
     all
 }
@@ -160,6 +162,7 @@ pub fn rejections() -> Vec<Rejection> {
     .into_iter()
     .chain(scaling_samples::rejections().into_iter().map(Rejection::from))
     .chain(access_samples::rejections().into_iter().map(Rejection::from))
+    .chain(signal_samples::rejections().into_iter().map(Rejection::from))
     .collect()
 }
 
@@ -176,7 +179,7 @@ pub fn answers() -> Vec<Answer> {
     ]
     .into_iter()
     .chain(scaling_samples::answers())
-    .chain([Answer::Role(Box::new(access_samples::role().view()))])
+    .chain([Answer::Role(Box::new(access_samples::role().view())), Answer::Signal(Box::new(signal_samples::signal()))])
     .collect()
 }
 
