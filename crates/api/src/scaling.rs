@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use loadline_state_machine::{
     Action, ActionStatus, Alteration, Attempt, ClusterId, Conclusion, Configuration, ConfigurationProblem, Decision,
-    Freshness, Operation, OperationEnd, Pause, Planned, Reason, Replica, ReplicaSpec, Signals, Span, Stage, State,
-    Step, Strategy, Target, Time,
+    Freshness, Holding, Operation, OperationEnd, Pause, Planned, Reason, Replica, ReplicaSpec, Signals, Span, Stage,
+    State, Step, Strategy, Target, Time,
 };
 
 use crate::resources::millis;
@@ -63,6 +63,7 @@ pub fn strategy(strategy: &Strategy, state: &State) -> v1::Strategy {
     };
     let configuration = strategy.configuration();
     let (enabled, dry_run) = configuration.as_ref().map_or((false, false), |it| (it.enabled, it.dry_run));
+    let profile = configuration.as_ref().ok().and_then(|it| it.at(state.now()).1.map(profile));
     let problem = configuration.map_or_else(Some, |configuration| missing_size(&configuration, state));
     v1::Strategy {
         id: strategy.id.to_string(),
@@ -80,14 +81,19 @@ pub fn strategy(strategy: &Strategy, state: &State) -> v1::Strategy {
         matches: state.pattern_matches(strategy),
         migrated_from: strategy.migrated_from,
         cluster_id,
+        profile,
     }
+}
+
+fn profile(holding: Holding<'_>) -> v1::Profile {
+    let row = holding.row.map(|(text, _)| text.to_string()).unwrap_or_default();
+    v1::Profile { row, until_ms: time(holding.until) }
 }
 
 /// The size that a strategy names may have been deleted since.
 fn missing_size(configuration: &Configuration, state: &State) -> Option<ConfigurationProblem> {
-    let (option, size) = configuration.rule.size()?;
-    let missing = || ConfigurationProblem::UnknownSize { option: option.to_owned(), size: size.to_string() };
-    state.size(size).is_none().then(missing)
+    let (option, size) = configuration.sizes().find(|(_, size)| state.size(size).is_none())?;
+    Some(ConfigurationProblem::UnknownSize { option: option.to_owned(), size: size.to_string() })
 }
 
 pub fn decision(decision: &Decision, state: &State) -> v1::Decision {
@@ -155,6 +161,10 @@ fn stages(stages: &[Stage], inputs: &Signals) -> Vec<v1::Stage> {
                 .changes_at
                 .map(|at| v1::WouldChange { time_ms: millis(at.at), cause: Some(coded(at.why.code(), at.why.text())) }),
             tied_with: stage.tied_with.map(|other| other.to_string()).unwrap_or_default(),
+            profile: stage.profile.as_ref().map(|held| v1::Profile {
+                row: held.row.as_deref().unwrap_or_default().to_owned(),
+                until_ms: time(held.until),
+            }),
         });
     }
     shown

@@ -60,6 +60,7 @@ pub use configuration::options::{
     CONFIG_VERSION, OptionDefinition, OptionKind, OptionValue, Options, option_definition, option_definitions,
     read_option,
 };
+pub use configuration::schedule::{Holding, Profile, Schedule};
 pub use configuration::stored::{Strategy, Target, TargetName};
 pub use configuration::tracking::{
     Algorithm, Amount, Behavior, Knative, Policy, Select, TargetKind, TrackedSignal, Tracking,
@@ -108,7 +109,7 @@ pub use signals::report::{ClusterRef, ClusterReport, Observation, ReportReceipt,
 pub use signals::{Activity, Freshness, Gone, Heard, Metric, Signals};
 pub use sizes::Size;
 pub use state::State;
-pub use strategies::chain::Stage;
+pub use strategies::chain::{HeldProfile, Stage};
 pub use strategies::desired::{Alteration, Change, ReplicaSpec};
 pub use strategies::reason::{ChangeCause, ChangesAt, Reason};
 pub use strategies::tracking::pace::{Changed, Course, Noted, Panic, Recommended};

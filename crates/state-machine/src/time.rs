@@ -1,6 +1,6 @@
 //! Logical time. The leader stamps it into the log; nothing here reads a clock.
 //!
-//! Not here: time zones and calendars. Later rules that need them bring a zone database that is compiled in.
+//! Not here: time zones and calendars, see `configuration::schedule`.
 
 use std::fmt;
 use std::ops::Add;

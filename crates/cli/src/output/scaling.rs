@@ -235,6 +235,7 @@ impl From<v1::Strategy> for StrategyView {
                     ),
                     ("matches", json!(it.matches)),
                     ("migrated_from", json!(it.migrated_from)),
+                    ("profile", it.profile.as_ref().map_or(Value::Null, profile)),
                 ]),
             ),
             (
@@ -255,6 +256,11 @@ impl From<v1::Strategy> for StrategyView {
     }
 }
 
+/// Which row of a schedule holds, and until when.
+fn profile(profile: &v1::Profile) -> Value {
+    object([("row", json!(profile.row)), ("until", time(profile.until_ms))])
+}
+
 fn stage(stage: &v1::Stage) -> Value {
     let changes = stage.changes.iter().map(|change| {
         object([
@@ -272,6 +278,7 @@ fn stage(stage: &v1::Stage) -> Value {
         ("changes", Value::Array(changes.collect())),
         ("would_change", would_change(stage.would_change.as_ref())),
         ("tied_with", json!(stage.tied_with)),
+        ("profile", stage.profile.as_ref().map_or(Value::Null, profile)),
     ]);
     // Wanting nothing is something to know.
     whole["desired"] = replicas(&stage.desired);

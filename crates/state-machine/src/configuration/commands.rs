@@ -206,12 +206,12 @@ fn check_options(sizes: &Sizes, kind: StrategyKind, options: &Options, check: Ch
         return Ok(());
     }
     let configuration = super::Configuration::read(kind, options).map_err(|problem| refused(sizes, kind, problem))?;
-    match configuration.rule.size() {
-        Some((option, size)) if sizes.get(size).is_none() => {
+    match configuration.sizes().find(|(_, size)| sizes.get(size).is_none()) {
+        Some((option, size)) => {
             let problem = ConfigurationProblem::UnknownSize { option: option.to_owned(), size: size.to_string() };
             Err(refused(sizes, kind, problem))
         }
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 

@@ -3,6 +3,7 @@
 //! - Here: what a strategy's options mean together, and what is wrong with them if they mean nothing.
 //! - [`options`]: which options there are and how they are stored.
 //! - [`like`]: patterns of cluster names.
+//! - [`schedule`]: options that change with the time of day.
 //! - [`tracking`]: what is particular to those that follow signals. [`decimal`]: numbers without floats.
 //! - [`stored`]: the strategies there are, and which of them rules a cluster.
 //! - [`commands`]: how they are created, changed and dropped.
@@ -13,6 +14,7 @@ pub(crate) mod commands;
 pub(crate) mod decimal;
 pub(crate) mod like;
 pub(crate) mod options;
+pub(crate) mod schedule;
 pub(crate) mod stored;
 pub(crate) mod tracking;
 
@@ -25,10 +27,11 @@ use crate::ids::ParseIdError;
 use crate::names::shortened;
 use crate::sizes::Sizes;
 use crate::table::Key;
-use crate::{NameProblem, Span};
+use crate::{NameProblem, Span, Time};
 use options::{
     CONFIG_VERSION, COUNT_MAX, OptionDefinition, OptionKind, OptionValue, Options, SECONDS_MAX, option_definition,
 };
+use schedule::{Holding, Schedule};
 use tracking::Tracking;
 
 /// The kinds of strategy, in the order in which they run: each sees, and may overrule, what those before it decided.
@@ -153,6 +156,8 @@ pub struct Configuration {
     pub dry_run: bool,
     pub approval: Approval,
     pub rule: Rule,
+    /// What is otherwise at some times.
+    pub schedule: Option<Box<Schedule>>,
 }
 
 /// What is particular to each kind.
@@ -293,7 +298,8 @@ impl Configuration {
             check_value(known, value)?;
         }
         let reader = Reader { options };
-        let configuration = Self {
+        let mut configuration = Self {
+            schedule: None,
             enabled: reader.bool("enabled").unwrap_or(true),
             cooldown: reader.span("cooldown_s").unwrap_or(kind.cooldown_default()),
             scope: match reader.text("replica_scope") {
@@ -324,6 +330,14 @@ impl Configuration {
                 StrategyKind::QueueDepth => Rule::QueueDepth(Box::new(Tracking::read_queue(&reader)?)),
             },
         };
+        configuration.schedule = match (reader.text(schedule::SCHEDULE), reader.text(schedule::TIME_ZONE)) {
+            (Some(rows), zone) => Some(Box::new(schedule::read(kind, options, rows, zone)?)),
+            (None, Some(_)) => {
+                let problem = "it is of no use without a schedule; write SCHEDULE as well, or leave it out";
+                return Err(tracking::unfit(schedule::TIME_ZONE, problem));
+            }
+            (None, None) => None,
+        };
         if let Rule::TargetSize { replica_name, .. } = &configuration.rule
             && configuration.scope == ReplicaScope::ManagedOnly
             && !is_managed(replica_name)
@@ -331,6 +345,21 @@ impl Configuration {
             return Err(ConfigurationProblem::NameNotManaged { name: replica_name.to_string() });
         }
         Ok(configuration)
+    }
+}
+
+impl Configuration {
+    /// The configuration that holds at a moment, and what of the schedule that is; nothing if there is none.
+    pub fn at(&self, now: Time) -> (&Self, Option<Holding<'_>>) {
+        let Some(schedule) = &self.schedule else { return (self, None) };
+        let holding = schedule.at(now);
+        (holding.row.map_or(self, |(_, profile)| &profile.configuration), Some(holding))
+    }
+
+    /// The options that name sizes, and the sizes: also those that are only at some times.
+    pub fn sizes(&self) -> impl Iterator<Item = (&'static str, &Key)> {
+        let scheduled = self.schedule.iter().flat_map(|schedule| schedule.configurations());
+        self.rule.size().into_iter().chain(scheduled.filter_map(|it| it.rule.size()))
     }
 }
 
@@ -431,6 +460,7 @@ mod tests {
             scope: ReplicaScope::All,
             dry_run: false,
             approval: Approval::Auto,
+            schedule: None,
             rule: Rule::TargetSize { size: "200cc".into(), replica_name: "r1_auto".into() },
         };
         assert_eq!(target, expected);

@@ -273,6 +273,20 @@ const COMMON: &[OptionDefinition] = &[
         false,
         "Whether a person must approve each action.",
     ),
+    definition(
+        "schedule",
+        "SCHEDULE",
+        OptionKind::Rows("'weekdays 08:00-18:00 size=200cc; weekends suspended'"),
+        false,
+        "Options that are others at some times, or that the cluster is suspended then.",
+    ),
+    definition(
+        "time_zone",
+        "TIME_ZONE",
+        OptionKind::Rows("'Europe/Berlin' (one zone; UTC without it)"),
+        false,
+        "Whose wall clock the schedule goes by.",
+    ),
 ];
 
 const TARGET_SIZE: &[OptionDefinition] = &[

@@ -53,14 +53,9 @@ pub(crate) fn assess(
         let Ruler { id, kind, configuration } = ruling.ruler;
         let own = record.and_then(|record| record.state_of(*kind)).filter(|own| own.is_of(*id));
         remembered -= usize::from(own.is_some());
-        approval[kind.slot()] = configuration.as_ref().is_ok_and(|it| it.approval == Approval::Manual);
-        links.push(Link {
-            id: *id,
-            kind: *kind,
-            configuration,
-            state: own.unwrap_or(fresh),
-            tied_with: ruling.tied_with,
-        });
+        let link = Link::new(*id, *kind, configuration, own.unwrap_or(fresh), ruling.tied_with, state.now);
+        approval[kind.slot()] = link.configuration.is_ok_and(|it| it.approval == Approval::Manual);
+        links.push(link);
     }
     let mut running = None;
     let said = catch_unwind(AssertUnwindSafe(|| run(strategies, &links, view, &mut running)));
@@ -80,6 +75,7 @@ fn panicked(running: Option<StrategyId>, links: &[Link<'_>], view: View<'_>) -> 
         held_back: vec![],
         changes_at: None,
         tied_with: None,
+        profile: None,
     });
     let desired = Desired::new(view.replicas.iter().map(|replica| (&replica.name, &replica.size)));
     Said { stages: stages.collect(), desired, shadow: None, notes: vec![] }

@@ -92,7 +92,8 @@ pub(crate) fn is_waking(record: &ClusterRecord, planned: &[Planned]) -> bool {
     use crate::strategies::Memory;
     let suspended =
         record.state_of(StrategyKind::IdleSuspend).is_some_and(|state| matches!(state.memory, Memory::Suspended(_)));
-    let woken = planned.iter().any(|it| it.reason.is_like(&Reason::Woken));
+    let woken =
+        planned.iter().any(|it| it.reason.is_like(&Reason::Woken) || it.reason.is_like(&Reason::WokenBySchedule));
     let creates = planned.iter().any(|it| matches!(it.step, Step::Create(_)));
     woken || (suspended && creates && record.signals.replicas.is_empty())
 }

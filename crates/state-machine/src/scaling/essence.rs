@@ -117,6 +117,7 @@ impl Mixer {
             mixer.number(stage.reason.number());
             mixer.number(stage.tied_with.map_or(0, |id| id.index.0.wrapping_add(1)));
             mixer.number(stage.tied_with.map_or(0, |id| id.ordinal.into()));
+            mixer.text(stage.profile.as_ref().and_then(|profile| profile.row.as_deref()).unwrap_or_default());
             mixer.list(&stage.changes, Self::change);
             mixer.list(&stage.held_back, Self::change);
         });

@@ -189,7 +189,10 @@ fn remember_drop(record: &mut ClusterRecord, action: &Action, replica: ReplicaSp
             }
             state.memory = Memory::FailedSizes(failed);
         }
-        (StrategyKind::IdleSuspend, Reason::Idle { .. } | Reason::NoActivitySeen { .. }) => {
+        (
+            StrategyKind::IdleSuspend,
+            Reason::Idle { .. } | Reason::NoActivitySeen { .. } | Reason::SuspendedBySchedule { .. },
+        ) => {
             let mut taken_away = match std::mem::replace(&mut state.memory, Memory::Nothing) {
                 Memory::Suspended(taken_away) => taken_away,
                 _ => Vec::new(),

@@ -294,8 +294,9 @@ fn stage_line(stage: &Stage) -> String {
     };
     let tied = stage.tied_with.map(|other| format!("; as particular as {other}, but older")).unwrap_or_default();
     let until = stage.changes_at.map(|it| format!("; would change at {}", it.at)).unwrap_or_default();
+    let profile = stage.profile.as_ref().map(|it| format!("; {it}")).unwrap_or_default();
     format!(
-        "{} {}: {}, {}{changes}{held_back}{tied}{until}",
+        "{} {}: {}, {}{changes}{held_back}{profile}{tied}{until}",
         stage.kind,
         stage.strategy,
         stage.reason.code(),

@@ -156,7 +156,10 @@ fn difference_of(actual: &[Replica], desired: &Desired, stages: &[Stage], sizes:
     for replica in actual {
         let Some(wanted) = desired.get(&replica.name).filter(|wanted| wanted.size != replica.size) else { continue };
         let taken = |name: &str| there(name).is_some() || desired.get(name).is_some();
-        let new = ReplicaSpec { name: stand_in(&replica.name, &wanted.size, taken), size: wanted.size.clone() };
+        let new = ReplicaSpec {
+            name: stand_in(&replica.name, &replica.size, &wanted.size, taken),
+            size: wanted.size.clone(),
+        };
         let old = ReplicaSpec { name: replica.name.clone(), size: replica.size.clone() };
         let step = Step::Replace { old, incarnation: replica.incarnation.clone(), new };
         plan.extend(planned(step, desired.wanted_by(&replica.name), stages));
@@ -181,8 +184,18 @@ fn planned(step: Step, by: Option<&Attribution>, stages: &[Stage]) -> Option<Pla
 }
 
 /// What the new replica is called while the old one still has the name: `main_200cc_auto`, and numbered if that is taken.
-fn stand_in(name: &str, size: &str, taken: impl Fn(&str) -> bool) -> Key {
-    let stem = format!("{}_{size}", name.strip_suffix(MANAGED_SUFFIX).unwrap_or(name));
+/// The size of one that stood in itself goes from its name, or it would grow with every change.
+fn stand_in(name: &str, old_size: &str, size: &str, taken: impl Fn(&str) -> bool) -> Key {
+    let stem = match name.strip_suffix(MANAGED_SUFFIX) {
+        Some(stem) => {
+            let unnumbered = stem.trim_end_matches(|digit: char| digit.is_ascii_digit()).strip_suffix('_');
+            let plain = [Some(stem), unnumbered].into_iter().flatten();
+            let mut stood_in = plain.filter_map(|stem| stem.strip_suffix(old_size)?.strip_suffix('_'));
+            stood_in.find(|stem| !stem.is_empty()).unwrap_or(stem)
+        }
+        None => name,
+    };
+    let stem = format!("{stem}_{size}");
     let first = format!("{stem}{MANAGED_SUFFIX}");
     let numbered = (2_u64..).map(|number| format!("{stem}_{number}{MANAGED_SUFFIX}"));
     let free = std::iter::once(first).chain(numbered).find(|name| !taken(name));
@@ -195,8 +208,13 @@ mod tests {
 
     #[test]
     fn a_stand_in_has_a_name_of_its_own_that_says_what_it_is() {
-        assert_eq!(stand_in("main", "200cc", |_| false).as_ref(), "main_200cc_auto");
-        assert_eq!(stand_in("r1_auto", "200cc", |_| false).as_ref(), "r1_200cc_auto");
-        assert_eq!(stand_in("main", "200cc", |name| name == "main_200cc_auto").as_ref(), "main_200cc_2_auto");
+        let stand_in = |name, size, taken: &str| stand_in(name, "50cc", size, |name| name == taken).to_string();
+        assert_eq!(stand_in("main", "200cc", ""), "main_200cc_auto");
+        assert_eq!(stand_in("r1_auto", "200cc", ""), "r1_200cc_auto");
+        assert_eq!(stand_in("main", "200cc", "main_200cc_auto"), "main_200cc_2_auto");
+        assert_eq!(stand_in("r1_50cc_auto", "200cc", ""), "r1_200cc_auto", "it stood in before");
+        assert_eq!(stand_in("r1_50cc_2_auto", "200cc", ""), "r1_200cc_auto");
+        assert_eq!(stand_in("50cc_auto", "200cc", ""), "50cc_200cc_auto", "that is its whole name");
+        assert_eq!(stand_in("main_50cc", "200cc", ""), "main_50cc_200cc_auto", "a user's name is kept");
     }
 }

@@ -140,13 +140,7 @@ pub fn plan(input: &PlanInput) -> Result<PlanOutput, PlanError> {
     let view = View { now, stale_after, replicas: &signals.replicas, signals: &signals, sizes: &sizes };
     let links: Vec<Link<'_>> = strategies
         .iter()
-        .map(|(kind, configuration, state)| Link {
-            id: state.strategy,
-            kind: *kind,
-            configuration,
-            state,
-            tied_with: None,
-        })
+        .map(|(kind, configuration, state)| Link::new(state.strategy, *kind, configuration, state, None, now))
         .collect();
     let said = run(&STRATEGIES, &links, view, &mut None);
     let planned = difference(&signals.replicas, &said, &sizes);

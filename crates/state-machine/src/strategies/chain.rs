@@ -3,13 +3,17 @@
 //! A strategy in dry run works on a shadow: the chain as it would be with it. What it wants is recorded and shown and
 //! never reaches the desired state.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::desired::{Change, Desired};
 use super::reason::{ChangeCause, ChangesAt, Reason, earlier};
 use super::tracking::pace::Noted;
 use super::{Decide, Overran, Question, STEPS_MAX, Steps, StrategyState, View};
+use crate::configuration::schedule::Holding;
 use crate::configuration::{Configuration, ConfigurationProblem, StrategyKind};
+use crate::table::Key;
 use crate::{StrategyId, Time};
 
 /// One strategy as it takes part in a chain.
@@ -17,10 +21,56 @@ use crate::{StrategyId, Time};
 pub(crate) struct Link<'a> {
     pub(crate) id: StrategyId,
     pub(crate) kind: StrategyKind,
-    pub(crate) configuration: &'a Result<Configuration, ConfigurationProblem>,
+    /// As it is now, by the profile that holds.
+    pub(crate) configuration: Result<&'a Configuration, &'a ConfigurationProblem>,
+    /// Nothing without a schedule.
+    pub(crate) holding: Option<Holding<'a>>,
     pub(crate) state: &'a StrategyState,
     /// Another strategy of the same kind that would fit this cluster as well.
     pub(crate) tied_with: Option<StrategyId>,
+}
+
+impl<'a> Link<'a> {
+    /// The strategy as its configuration is at this moment.
+    pub(crate) fn new(
+        id: StrategyId,
+        kind: StrategyKind,
+        configuration: &'a Result<Configuration, ConfigurationProblem>,
+        state: &'a StrategyState,
+        tied_with: Option<StrategyId>,
+        now: Time,
+    ) -> Self {
+        let (configuration, holding) = match configuration {
+            Ok(configuration) => {
+                let (configuration, holding) = configuration.at(now);
+                (Ok(configuration), holding)
+            }
+            Err(problem) => (Err(problem), None),
+        };
+        Self { id, kind, configuration, holding, state, tied_with }
+    }
+
+    fn is_suspended(&self) -> bool {
+        self.holding.and_then(|holding| holding.row).is_some_and(|(_, profile)| profile.suspended)
+    }
+}
+
+/// The row of a schedule that holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldProfile {
+    /// As it was written; nothing: none does, and the options are as they are.
+    pub row: Option<Key>,
+    pub until: Option<Time>,
+}
+
+impl fmt::Display for HeldProfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.row {
+            Some(row) => write!(f, "profile '{row}' holds")?,
+            None => f.write_str("no profile holds")?,
+        }
+        self.until.map_or(Ok(()), |until| write!(f, " until {until}"))
+    }
 }
 
 /// What one strategy said.
@@ -36,6 +86,8 @@ pub struct Stage {
     pub changes_at: Option<ChangesAt>,
     /// Two patterns match equally many clusters; this one is the older.
     pub tied_with: Option<StrategyId>,
+    /// Of a strategy that has a schedule.
+    pub profile: Option<HeldProfile>,
 }
 
 /// What all strategies together said.
@@ -85,7 +137,7 @@ pub(crate) fn run(
     view: View<'_>,
     running: &mut Option<StrategyId>,
 ) -> Said {
-    let in_dry_run = |link: &&Link<'_>| link.configuration.as_ref().is_ok_and(|it| it.dry_run && it.enabled);
+    let in_dry_run = |link: &&Link<'_>| link.configuration.is_ok_and(|it| it.dry_run && it.enabled);
     let shadow =
         links.iter().any(|link| in_dry_run(&link)).then(|| Box::new(run_all(strategies, links.iter(), view, running)));
     let mut said = run_all(strategies, links.iter().filter(|link| !in_dry_run(link)), view, running);
@@ -136,13 +188,28 @@ fn run_one(
         held_back,
         changes_at,
         tied_with: link.tied_with,
+        profile: link
+            .holding
+            .map(|holding| HeldProfile { row: holding.row.map(|(text, _)| text.clone()), until: holding.until }),
     };
+    let profile_over = link.holding.and_then(|holding| holding.until);
+    let profile_over = profile_over.map(|at| ChangesAt { at, why: ChangeCause::ProfileOver });
     let configuration = match usable(link, view) {
         Ok(configuration) => configuration,
-        Err(reason) => return (stage(reason, vec![], vec![], None), None),
+        Err(reason) => return (stage(reason, vec![], vec![], profile_over), None),
     };
+    if link.is_suspended() {
+        let reason = Reason::SuspendedBySchedule { until: link.holding.and_then(|holding| holding.until) };
+        desired.begin(link.kind, configuration.scope);
+        let names: Vec<Key> = desired.replicas().map(|replica| replica.name.clone()).collect();
+        for name in &names {
+            desired.remove(name, reason.clone());
+        }
+        return (stage(reason, desired.end(), vec![], profile_over), None);
+    }
     let ask = |desired: &mut Desired, cooldown_until| {
-        let question = Question { configuration, state: link.state, view, cooldown_until };
+        let woken_at = link.holding.and_then(|holding| holding.woken_at);
+        let question = Question { configuration, state: link.state, view, cooldown_until, woken_at };
         desired.begin(link.kind, configuration.scope);
         let verdict = strategies[link.kind.slot()](&question, desired, &mut Steps::new());
         verdict.map(|verdict| (verdict, desired.end()))
@@ -165,15 +232,15 @@ fn run_one(
             let held_back: Vec<Change> = wished.into_iter().filter(|change| !changes.contains(change)).collect();
             let held_until = cooldown_until.filter(|_| !held_back.is_empty());
             let cooldown_over = held_until.map(|at| ChangesAt { at, why: ChangeCause::CooldownOver });
-            (stage(verdict.reason, changes, held_back, earlier(verdict.changes_at, cooldown_over)), verdict.noted)
+            let changes_at = earlier(earlier(verdict.changes_at, cooldown_over), profile_over);
+            (stage(verdict.reason, changes, held_back, changes_at), verdict.noted)
         }
     }
 }
 
 /// The configuration, if the strategy can run by it.
 fn usable<'a>(link: &Link<'a>, view: View<'_>) -> Result<&'a Configuration, Reason> {
-    let configuration =
-        link.configuration.as_ref().map_err(|problem| Reason::BadConfiguration(Box::new(problem.clone())))?;
+    let configuration = link.configuration.map_err(|problem| Reason::BadConfiguration(Box::new(problem.clone())))?;
     if !configuration.enabled {
         return Err(Reason::Disabled);
     }

@@ -22,6 +22,9 @@ pub(crate) fn decide(question: &Question<'_>, desired: &mut Desired, steps: &mut
         _ => None,
     };
     let suspended = taken_away.filter(|_| view.replicas.is_empty());
+    if let Some(verdict) = woken_by_schedule(question, desired) {
+        return Ok(verdict);
+    }
 
     let Some(activity) = &view.signals.activity else {
         return Ok(unknown(Reason::SignalMissing, suspended.is_some(), desired));
@@ -78,6 +81,20 @@ fn suspend(question: &Question<'_>, reason: Reason, desired: &mut Desired) -> Re
         None if may_touch_any => reason,
         None => Reason::NothingToSuspend,
     }
+}
+
+/// A profile had the cluster suspended and has ended: what it took away comes back, once, however late that is seen. What was
+/// taken away since is another matter.
+fn woken_by_schedule(question: &Question<'_>, desired: &mut Desired) -> Option<Verdict> {
+    let woken_at = question.woken_at?;
+    let Memory::Suspended(replicas) = &question.state.memory else { return None };
+    if question.state.last_change_at.is_some_and(|changed| changed >= woken_at) || desired.has_additions() {
+        return None;
+    }
+    for replica in replicas {
+        desired.add(replica.clone(), Reason::WokenBySchedule);
+    }
+    Some(Verdict::now(Reason::WokenBySchedule))
 }
 
 /// Nobody can say whether the cluster is used.

@@ -202,6 +202,8 @@ pub(crate) struct Question<'a> {
     pub(crate) view: View<'a>,
     /// Set while the strategy may not change what is there.
     pub(crate) cooldown_until: Option<Time>,
+    /// When a profile ended that had the cluster suspended, if no other came since.
+    pub(crate) woken_at: Option<Time>,
 }
 
 pub(crate) type Decide = fn(&Question<'_>, &mut Desired, &mut Steps) -> Result<Verdict, Overran>;

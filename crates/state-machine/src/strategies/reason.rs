@@ -179,6 +179,12 @@ pub enum Reason {
     OtherSizeWanted {
         size: Key,
     },
+    /// By a profile of the strategy's schedule.
+    SuspendedBySchedule {
+        until: Option<Time>,
+    },
+    /// A profile that had the cluster suspended has ended.
+    WokenBySchedule,
 }
 
 impl Reason {
@@ -231,6 +237,8 @@ impl Reason {
         ("METRIC_STALE", "A signal is too old to rely on: nothing shrinks."),
         ("NEEDED_BY_OTHER", "Another strategy needs more of the same replicas."),
         ("OTHER_SIZE_WANTED", "The replica should have another size: one of that size takes its place."),
+        ("SUSPENDED_BY_SCHEDULE", "The schedule of the strategy has the cluster suspended."),
+        ("WOKEN_BY_SCHEDULE", "The schedule has the cluster suspended no longer: its replicas come back."),
     ];
 
     /// Stable, for programs.
@@ -292,6 +300,8 @@ impl Reason {
             Self::MetricStale { .. } => 44,
             Self::NeededByOther { .. } => 45,
             Self::OtherSizeWanted { .. } => 46,
+            Self::SuspendedBySchedule { .. } => 47,
+            Self::WokenBySchedule => 48,
         }
     }
 
@@ -394,6 +404,11 @@ impl fmt::Display for Reason {
             }
             Self::NeededByOther { replicas } => write!(f, "another strategy needs {replicas} of the same replicas"),
             Self::OtherSizeWanted { size } => write!(f, "its size should be {size} now"),
+            Self::SuspendedBySchedule { until } => {
+                f.write_str("suspended by the schedule")?;
+                until.map_or(Ok(()), |until| write!(f, " until {until}"))
+            }
+            Self::WokenBySchedule => f.write_str("the schedule has the cluster suspended no longer"),
         }
     }
 }
@@ -422,6 +437,7 @@ pub enum ChangeCause {
     WindowOver,
     PolicyPeriodOver,
     PanicOver,
+    ProfileOver,
 }
 
 impl ChangeCause {
@@ -440,6 +456,7 @@ impl ChangeCause {
         Self::WindowOver,
         Self::PolicyPeriodOver,
         Self::PanicOver,
+        Self::ProfileOver,
     ];
 
     pub fn code(self) -> &'static str {
@@ -458,6 +475,7 @@ impl ChangeCause {
             Self::WindowOver => "WINDOW_OVER",
             Self::PolicyPeriodOver => "POLICY_PERIOD_OVER",
             Self::PanicOver => "PANIC_OVER",
+            Self::ProfileOver => "PROFILE_OVER",
         }
     }
 
@@ -477,6 +495,7 @@ impl ChangeCause {
             Self::WindowOver => "a recommendation leaves the stabilization window",
             Self::PolicyPeriodOver => "a change leaves the period of a scale policy",
             Self::PanicOver => "the panic ends",
+            Self::ProfileOver => "another profile of the schedule holds",
         }
     }
 }

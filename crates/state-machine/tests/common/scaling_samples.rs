@@ -4,11 +4,11 @@ use loadline_state_machine::{
     Action, ActionId, ActionStatus, Activity, Alteration, Answer, Attempt, AttemptEnd, AttemptResult, Brake, Call,
     CalledWith, Change, ChangeCause, Changed, ChangesAt, ClusterId, ClusterRef, ClusterReport, ClusterView, Command,
     Conclusion, ConfigurationProblem, Course, Crash, Decision, DrainResult, Epoch, Event, FailureReason, Field, Gone,
-    Hash, Heard, Held, Hydration, LogIndex, Memory, Metric, NodeNumber, Noted, Notice, NoticeKind, Observation,
-    Operation, OperationEnd, OperationId, OperationKind, Options, Origin, Outcome, Panic, Pause, Planned, Progress,
-    Reason, Recommended, Replica, ReplicaLife, ReplicaSpec, Report, ReportReceipt, RestoredKnowledge, ResumeReason,
-    Revision, ScalingRejection, Seen, Shadow, Signals, Span, Stage, Step, Strategy, StrategyId, StrategyKind,
-    StrategyState, Target, TargetName, Time, Unit,
+    Hash, Heard, Held, HeldProfile, Hydration, LogIndex, Memory, Metric, NodeNumber, Noted, Notice, NoticeKind,
+    Observation, Operation, OperationEnd, OperationId, OperationKind, Options, Origin, Outcome, Panic, Pause, Planned,
+    Progress, Reason, Recommended, Replica, ReplicaLife, ReplicaSpec, Report, ReportReceipt, RestoredKnowledge,
+    ResumeReason, Revision, ScalingRejection, Seen, Shadow, Signals, Span, Stage, Step, Strategy, StrategyId,
+    StrategyKind, StrategyState, Target, TargetName, Time, Unit,
 };
 
 use super::{NOON, revision, samples};
@@ -213,6 +213,8 @@ fn reasons() -> Vec<Reason> {
         Reason::MetricStale { signal: key(), since: time },
         Reason::NeededByOther { replicas: 4 },
         Reason::OtherSizeWanted { size: key() },
+        Reason::SuspendedBySchedule { until: Some(time) },
+        Reason::WokenBySchedule,
     ]
 }
 
@@ -252,6 +254,7 @@ fn decision() -> Decision {
         held_back: vec![],
         changes_at: Some(ChangesAt { at: NOON, why: *why }),
         tied_with: Some(strategy_id()),
+        profile: Some(HeldProfile { row: Some("weekends suspended".into()), until: Some(NOON) }),
         reason,
     });
     let planned: Vec<Planned> = steps().into_iter().map(planned).collect();

@@ -101,6 +101,8 @@ conversations! {
     a_retry_is_not_a_second_request,
     a_scale_down_is_resumed_where_the_last_leader_stopped,
     a_scale_up_begins_records_verifies_and_completes,
+    a_schedule_changes_size_and_minimum_by_the_wall_clock,
+    a_schedule_suspends_a_cluster_and_wakes_it_once,
     a_signal_counts_to_the_moment_it_is_stale,
     a_signal_says_how_old_it_is_and_a_stale_one_holds,
     a_step_that_was_left_out_starts_no_cooldown,
