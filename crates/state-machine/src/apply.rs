@@ -11,6 +11,7 @@ use crate::event::encode_caused_events;
 use crate::evolve::evolve;
 use crate::requests::Remembered;
 use crate::scaling::evaluate;
+use crate::scaling::wake;
 use crate::settings::{REQUEST_WINDOW, REQUEST_WINDOW_COUNT};
 use crate::signals::report;
 use crate::strategies::STRATEGIES;
@@ -225,6 +226,8 @@ fn answer(state: &State, command: &Command, events: &[Event]) -> Answer {
         | Command::ResumeCluster { .. }
         | Command::CreateReplica { .. }
         | Command::DropReplica { .. }
+        | Command::OverrideCluster { .. }
+        | Command::ClearOverride { .. }
         | Command::DropRole { .. }
         | Command::DropSignal { .. }
         | Command::RecordSignals { .. }
@@ -244,9 +247,10 @@ fn answer(state: &State, command: &Command, events: &[Event]) -> Answer {
         Command::PlaceCluster { name, .. } => {
             state.cluster(name).map(|it| Answer::PlacedCluster(state.cluster_view(it)))
         }
-        Command::SetSetting { name, .. } | Command::ResetSetting { name, .. } => {
-            state.setting(name).map(Answer::Setting)
-        }
+        Command::WakeCluster { cluster, .. } => wake::woke(state, cluster).map(Box::new).map(Answer::Woke),
+        Command::SetSetting { name, .. }
+        | Command::ResetSetting { name, .. }
+        | Command::SuggestSetting { name, .. } => state.setting(name).map(Answer::Setting),
         Command::BeginRestore { .. } | Command::RestoreChunk { .. } => state
             .restore
             .as_ref()

@@ -7,7 +7,7 @@ use crate::encoding::numbered;
 use crate::{
     ActionId, Blob, ClusterId, ClusterReport, Collected, Epoch, Hash, NodeNumber, Options, Outcome, PasswordChange,
     PushedValue, Revision, RulesVersion, ScramVerifier, SignalKind, Span, StrategyId, StrategyKind, StrategyState,
-    TargetName, UsageOn,
+    TargetName, UsageOn, WakeReason,
 };
 
 numbered! {
@@ -128,6 +128,22 @@ numbered! {
         87 => AbandonAction { action: ActionId, reason: String },
         /// Takes rows of settled actions of one cluster out of the table, by their numbers. The journal keeps them.
         88 => DeleteActions { cluster: ClusterId, numbers: Vec<u64> },
+
+        /// What a node was configured with, as the default of the group: it counts only if nobody has ever set or reset this
+        /// setting, so that a node that starts does not undo what an operator said.
+        90 => SuggestSetting { name: String, value: String },
+        /// What `idle_suspend` took away comes back. One that runs is only kept awake.
+        91 => WakeCluster { cluster: String, reason: WakeReason },
+        /// For a while, at least so many replicas, whatever the strategies say.
+        92 => OverrideCluster {
+            cluster: String,
+            replicas_min: u32,
+            /// Of those that have to be made; without one, that of the largest replica there is or was.
+            size: Option<String>,
+            reason: String,
+            expires_in: Span,
+        },
+        93 => ClearOverride { cluster: String },
 
         /// Without a verifier it cannot log in with a password.
         110 => CreateRole { name: String, superuser: bool, verifier: Option<ScramVerifier>, if_not_exists: bool },

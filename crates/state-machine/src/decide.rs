@@ -9,7 +9,7 @@ use crate::configured::{collected, commands as configured};
 use crate::scaling::claims::Claim;
 use crate::scaling::knobs::require_feature;
 use crate::scaling::removal::{Removal, drop_cluster};
-use crate::scaling::{asked, by_hand, claims, pause, rows};
+use crate::scaling::{asked, by_hand, claims, floor, pause, rows, wake};
 use crate::signals::report::report;
 use crate::{
     Actor, Command, Event, LogIndex, RULES_VERSION_MAX, Rejection, Revision, State, Time, clusters, nodes, restore,
@@ -145,6 +145,18 @@ pub(crate) fn decide(state: &State, at: Moment, actor: &Actor, command: &Command
             require_feature(&state.settings)?;
             rows::delete_actions(state, *cluster, numbers)
         }
+
+        Command::SuggestSetting { name, value } => settings::suggest(&state.settings, state.rules, at, name, value),
+        Command::WakeCluster { cluster, reason } => {
+            require_feature(&state.settings)?;
+            wake::wake(state, at, cluster, *reason)
+        }
+        Command::OverrideCluster { cluster, replicas_min, size, reason, expires_in } => {
+            let wanted =
+                floor::Wanted { replicas_min: *replicas_min, size: size.as_deref(), reason, expires_in: *expires_in };
+            floor::set(state, at, actor, cluster, wanted)
+        }
+        Command::ClearOverride { cluster } => floor::clear(state, cluster),
 
         Command::CreateRole { name, superuser, verifier, if_not_exists } => {
             access::create(state, at, name, *superuser, verifier.as_ref(), *if_not_exists)

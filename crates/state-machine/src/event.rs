@@ -9,8 +9,8 @@ use crate::encoding::{Decoder, Encoder, numbered};
 use crate::table::Key;
 use crate::{
     Action, Blob, Cluster, ClusterId, Decision, DecodeError, Epoch, Hash, LogIndex, NodeNumber, Noted, Observation,
-    Operation, OperationEnd, Pause, Planned, Reason, Report, RestoredKnowledge, ResumeReason, Revision, Role,
-    RulesVersion, SettingValue, Signal, Size, Strategy, StrategyId, StrategyKind, StrategyState,
+    Operation, OperationEnd, Override, Pause, Planned, Reason, Report, RestoredKnowledge, ResumeReason, Revision, Role,
+    RulesVersion, SettingValue, Signal, Size, Strategy, StrategyId, StrategyKind, StrategyState, Wake,
 };
 
 numbered! {
@@ -116,6 +116,10 @@ numbered! {
         123 => SignalRestored { signal: Signal },
         /// It was asked for, and no value came of it.
         124 => SignalFailed { signal: String, error: String },
+        /// Somebody wants it awake, or it wakes by itself because somebody uses it.
+        140 => ClusterWoken { cluster: ClusterId, wake: Wake },
+        141 => ClusterOverridden { cluster: ClusterId, floor: Override },
+        142 => OverrideEnded { cluster: ClusterId, reason: ResumeReason },
 
         /// What a strategy that follows signals recommends from here on.
         150 => CourseNoted { cluster: ClusterId, strategy: StrategyId, kind: StrategyKind, noted: Noted },

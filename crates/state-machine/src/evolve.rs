@@ -10,6 +10,7 @@ use crate::configured::ConfiguredSignals;
 use crate::nodes::{Leader, Nodes};
 use crate::restore::Staging;
 use crate::scaling::evolve as scaling;
+use crate::scaling::idle;
 use crate::settings::{SettingRow, Settings};
 use crate::sizes::Sizes;
 use crate::{Event, State};
@@ -96,6 +97,7 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
         Event::StrategyFaulted { .. } => {}
         Event::StrategyStateSet { cluster, kind, state: remembered } => {
             state.scaling.record_mut(*cluster).states[kind.slot()] = remembered.clone().map(Box::new);
+            idle::settle_in(state, *cluster);
         }
 
         Event::CourseNoted { cluster, strategy, kind, noted } => {
@@ -111,6 +113,14 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
         }
         Event::ClusterResumed { cluster, .. } => state.scaling.record_mut(*cluster).pause = None,
         Event::ReplicaAsked { cluster, asked } => state.scaling.record_mut(*cluster).asked.push(asked.clone()),
+        Event::ClusterWoken { cluster, wake } => {
+            let now = state.now;
+            state.scaling.record_mut(*cluster).idle_mut(now).wake = Some(*wake);
+        }
+        Event::ClusterOverridden { cluster, floor } => {
+            state.scaling.record_mut(*cluster).floor = Some(Box::new(floor.clone()));
+        }
+        Event::OverrideEnded { cluster, .. } => state.scaling.record_mut(*cluster).floor = None,
         Event::DecisionMade { decision } => scaling::decision_made(state, decision),
 
         Event::ActionPlanned { action }

@@ -48,6 +48,7 @@ mod state_encoding;
 mod strategies;
 mod table;
 mod time;
+mod zones;
 
 pub use access::rejection::AccessRejection;
 pub use access::{PasswordChange, Role, RoleView, ScramVerifier, Token, TokenView, UsageOn};
@@ -90,6 +91,8 @@ pub use scaling::actions::{
 };
 pub use scaling::decisions::{Brake, Conclusion, Decision, Held, Shadow};
 pub use scaling::explain::Explanation;
+pub use scaling::floor::Override;
+pub use scaling::idle::{IdleRecord, IdleState, IdleTimes, Wake, WakeReason};
 pub use scaling::ids::{ActionId, OperationId, StrategyId};
 pub use scaling::operations::{FailureReason, Operation, OperationEnd, OperationKind, Phase, Progress, Unit};
 pub use scaling::pause::{Pause, ResumeReason};
@@ -97,7 +100,9 @@ pub use scaling::plan::{Origin, Planned, Step};
 pub use scaling::rejection::{CalledWith, ScalingRejection};
 pub use scaling::restored::RestoredKnowledge;
 pub use scaling::retention::ActionHistory;
+pub use scaling::savings::{DayRow, SavingsDay};
 pub use scaling::views::{Ruled, Standing};
+pub use scaling::wake::Woke;
 pub use scaling::what_if::{
     PlanActivity, PlanCrashes, PlanError, PlanHydration, PlanInput, PlanOutput, PlanReplica, PlanState, PlanStrategy,
     plan,
@@ -115,3 +120,4 @@ pub use strategies::reason::{ChangeCause, ChangesAt, Reason};
 pub use strategies::tracking::pace::{Changed, Course, Noted, Panic, Recommended};
 pub use strategies::{FailedSize, Memory, STRATEGY_STATE_VERSION, StrategyState};
 pub use time::{ParseSpanError, Span, Time};
+pub use zones::Day;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::encoding::{Decoder, Encoder};
 use crate::{
     Action, Cluster, ClusterView, DecodeError, Epoch, LogIndex, NodeNumber, Rejection, ReportReceipt, Revision,
-    RoleView, SettingView, Signal, Size, Strategy,
+    RoleView, SettingView, Signal, Size, Strategy, Woke,
 };
 
 const RECEIPT_FORMAT: u16 = 1;
@@ -78,4 +78,5 @@ pub enum Answer {
     PlacedCluster(ClusterView),
     Role(Box<RoleView>),
     Signal(Box<Signal>),
+    Woke(Box<Woke>),
 }

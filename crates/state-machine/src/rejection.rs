@@ -172,6 +172,7 @@ pub enum Field {
     Salt,
     Every,
     Signal,
+    ReplicasMin,
 }
 
 impl Field {
@@ -215,6 +216,7 @@ impl Field {
             Self::Salt => "salt",
             Self::Every => "every",
             Self::Signal => "signal",
+            Self::ReplicasMin => "replicas_min",
         }
     }
 }

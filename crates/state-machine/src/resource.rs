@@ -296,6 +296,9 @@ pub fn resource_changes(events: &[Event]) -> Vec<ResourceChange> {
             | Event::CollectorHeard { .. }
             | Event::ClusterPaused { .. }
             | Event::ClusterResumed { .. }
+            | Event::ClusterWoken { .. }
+            | Event::ClusterOverridden { .. }
+            | Event::OverrideEnded { .. }
             | Event::ReplicaAsked { .. }
             | Event::ClusterKnowledgeRestored { .. }
             | Event::LeaderAnnounced { .. }

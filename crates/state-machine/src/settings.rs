@@ -12,7 +12,7 @@ use crate::names::{check_name, shortened};
 use crate::resource::check_etag;
 use crate::scaling::knobs::Knobs;
 use crate::table::{Key, Table};
-use crate::{Event, Field, Rejection, ResourceName, Revision, RulesVersion, Span};
+use crate::{Event, Field, Rejection, ResourceName, Revision, RulesVersion, Span, zones};
 
 /// What a setting holds. New kinds go at the end: the place is the number in the log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -76,6 +76,8 @@ enum Kind {
     Name {
         of: &'static str,
     },
+    /// The name of a time zone; nothing is UTC, which is the default.
+    Zone,
 }
 
 pub(crate) const REQUEST_WINDOW: Definition = Definition {
@@ -177,6 +179,49 @@ pub(crate) const DEFAULT_BACKEND: Definition = Definition {
     since: RulesVersion(1),
 };
 
+pub(crate) const SCALE_TO_ZERO_IDLE_THRESHOLD: Definition = Definition {
+    name: "scale_to_zero_idle_threshold",
+    description: "Time without activity after which idle_suspend suspends a cluster, where IDLE_AFTER says nothing else.",
+    kind: Kind::Span { default: Span::from_mins(30), min: Span::from_secs(1), max: Span::from_days(3650) },
+    since: RulesVersion(1),
+};
+
+pub(crate) const SCALE_TO_ZERO_KEEP_ALIVE: Definition = Definition {
+    name: "scale_to_zero_keep_alive",
+    description: "How long a woken cluster is kept awake, and a quiet stretch must last to count as idle.",
+    kind: Kind::Span { default: Span::from_mins(5), min: Span::from_millis(0), max: Span::from_days(30) },
+    since: RulesVersion(1),
+};
+
+pub(crate) const SCALE_TO_ZERO_COLD_START_TIMEOUT: Definition = Definition {
+    name: "scale_to_zero_cold_start_timeout",
+    description: "How long a woken cluster may take to become ready before whoever waits is told so.",
+    kind: Kind::Span { default: Span::from_mins(2), min: Span::from_secs(1), max: Span::from_days(1) },
+    since: RulesVersion(1),
+};
+
+pub(crate) const SCALE_TO_ZERO_COST_TRACKING: Definition = Definition {
+    name: "scale_to_zero_cost_tracking",
+    description: "Whether idle time, time at zero and what that saved are counted, per cluster and day.",
+    kind: Kind::Bool { default: true },
+    since: RulesVersion(1),
+};
+
+pub(crate) const SCALE_TO_ZERO_SAVINGS_DAYS: Definition = Definition {
+    name: "scale_to_zero_savings_days",
+    description: "How many days of savings are kept for each cluster.",
+    // A row is some 30 bytes of memory and snapshot.
+    kind: Kind::Count { default: 92, min: 1, max: 1_000 },
+    since: RulesVersion(1),
+};
+
+pub(crate) const SCALE_TO_ZERO_TIME_ZONE: Definition = Definition {
+    name: "scale_to_zero_time_zone",
+    description: "Where midnight is for the days of savings, as in Europe/Berlin; empty: UTC.",
+    kind: Kind::Zone,
+    since: RulesVersion(1),
+};
+
 pub(crate) const SIGNAL_STALE_AFTER: Definition = Definition {
     name: "signal_stale_after",
     description: "How long a signal is relied on after its collector was heard last.",
@@ -200,6 +245,12 @@ const DEFINITIONS: &[Definition] = &[
     ENABLE_AUTO_SCALING,
     REQUEST_WINDOW,
     REQUEST_WINDOW_COUNT,
+    SCALE_TO_ZERO_COLD_START_TIMEOUT,
+    SCALE_TO_ZERO_COST_TRACKING,
+    SCALE_TO_ZERO_IDLE_THRESHOLD,
+    SCALE_TO_ZERO_KEEP_ALIVE,
+    SCALE_TO_ZERO_SAVINGS_DAYS,
+    SCALE_TO_ZERO_TIME_ZONE,
     SIGNAL_STALE_AFTER,
 ];
 
@@ -209,7 +260,7 @@ impl Definition {
             Kind::Bool { default } => SettingValue::Bool(default),
             Kind::Count { default, .. } => SettingValue::Count(default),
             Kind::Span { default, .. } => SettingValue::Span(default),
-            Kind::Name { .. } => SettingValue::Text("".into()),
+            Kind::Name { .. } | Kind::Zone => SettingValue::Text("".into()),
         }
     }
 
@@ -219,6 +270,7 @@ impl Definition {
             (Kind::Count { min, max, .. }, SettingValue::Count(value)) => (*min..=*max).contains(value),
             (Kind::Span { min, max, .. }, SettingValue::Span(value)) => (*min..=*max).contains(value),
             (Kind::Name { .. }, SettingValue::Text(name)) => name.is_empty() || check_name(Field::Value, name).is_ok(),
+            (Kind::Zone, SettingValue::Text(name)) => name.is_empty() || zones::zone(name).is_some(),
             _ => false,
         }
     }
@@ -233,7 +285,7 @@ impl Definition {
             }),
             Kind::Count { .. } => SettingValue::Count(text.parse().ok()?),
             Kind::Span { .. } => SettingValue::Span(text.parse().ok()?),
-            Kind::Name { .. } => SettingValue::Text(text.into()),
+            Kind::Name { .. } | Kind::Zone => SettingValue::Text(text.into()),
         };
         self.allows(&value).then_some(value)
     }
@@ -248,6 +300,7 @@ impl Definition {
             Kind::Name { of } => {
                 format!("the name of {of} (1 to 63 letters, digits, '_', '-' or '.'), or nothing for none")
             }
+            Kind::Zone => "the name of a time zone, as in UTC or Europe/Berlin".to_owned(),
         }
     }
 }
@@ -389,6 +442,18 @@ pub(crate) fn set(
         return Ok(vec![]);
     }
     Ok(vec![Event::SettingSet { name: name.to_owned(), value: parsed, updated: at.revision() }])
+}
+
+/// Sets what nobody has ever set or reset.
+pub(crate) fn suggest(
+    settings: &Settings,
+    rules: RulesVersion,
+    at: Moment,
+    name: &str,
+    value: &str,
+) -> Result<Vec<Event>, Rejection> {
+    let events = set(settings, rules, at, name, value, None)?;
+    Ok(if settings.row(name).is_none() { events } else { vec![] })
 }
 
 pub(crate) fn reset(

@@ -8,7 +8,7 @@ use common::{World, access_samples, create_cluster, create_size, proven, set, si
 use loadline_state_machine::{
     ActionId, ClusterRef, ClusterReport, Command, Epoch, Hash, LogIndex, NodeNumber, Observation, Options, Outcome,
     PasswordChange, Proof, PushedValue, RejectionClass, Request, Revision, RulesVersion, Seen, SignalKind, Span,
-    StrategyKind, TargetName, UsageOn,
+    StrategyKind, TargetName, UsageOn, WakeReason,
 };
 
 /// The kinds of caller, in the order of the columns.
@@ -179,6 +179,14 @@ fn matrix(world: &World) -> Vec<(&'static str, Command)> {
     let drop_replica =
         |cluster: &str| Command::DropReplica { cluster: text(cluster), replica: text("mine"), allow_missing: true };
     let pause = |name: &str| Command::PauseCluster { cluster: text(name), reason: reason(), expires_in: None };
+    let wake = |name: &str| Command::WakeCluster { cluster: text(name), reason: WakeReason::Manual };
+    let raise = |name: &str| Command::OverrideCluster {
+        cluster: text(name),
+        replicas_min: 2,
+        size: None,
+        reason: reason(),
+        expires_in: Span::from_hours(1),
+    };
     vec![
         ("-xxxxx+", Command::AnnounceLeader { node: NodeNumber(1), term: 9 }),
         ("-xxxxx+", Command::Tick),
@@ -231,6 +239,13 @@ fn matrix(world: &World) -> Vec<(&'static str, Command)> {
         ("-xx++++", Command::DropStrategies { target: TargetName::All }),
         ("-x+++++", pause("here")),
         ("-xx++++", pause("there")),
+        ("-xxxxx+", Command::SuggestSetting { name: text("request_window"), value: text("20m") }),
+        ("-x+++++", wake("here")),
+        ("-xx++++", wake("there")),
+        ("-x+++++", raise("here")),
+        ("-xx++++", raise("there")),
+        ("-x+++++", Command::ClearOverride { cluster: text("here") }),
+        ("-xx++++", Command::ClearOverride { cluster: text("there") }),
         ("-x+++++", create_replica("here")),
         ("-xx++++", create_replica("there")),
         ("-x+++++", drop_replica("here")),

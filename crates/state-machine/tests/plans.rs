@@ -147,7 +147,7 @@ fn input_that_makes_no_sense_is_refused_with_the_field() {
         }
     }
     check(|input| input.strategies[0].kind = "idle".to_owned(), "strategies[0].type");
-    check(|input| input.strategies[0].config = Options::default(), "strategies[0].config.idle_after_s");
+    check(|input| input.strategies[0].config.set("idle_after_s", 0), "strategies[0].config.idle_after_s");
     check(|input| input.strategies[0].config.set("size", "25cc"), "strategies[0].config.size");
     check(|input| input.strategies[0].config.set("cooldown_s", -1), "strategies[0].config.cooldown_s");
     check(|input| input.strategies[0].config.set("config_version", 9), "strategies[0].config.config_version");

@@ -33,6 +33,7 @@ pub(crate) fn authorize(state: &State, at: Moment, actor: &Actor, command: &Comm
         | Command::RaiseRules { .. }
         | Command::AdmitNode { .. }
         | Command::FoundGroup { .. }
+        | Command::SuggestSetting { .. }
         | Command::ClaimAction { .. }
         | Command::RecordOutcome { .. }
         | Command::RecordSignals { .. } => asked.node(),
@@ -76,7 +77,10 @@ pub(crate) fn authorize(state: &State, at: Moment, actor: &Actor, command: &Comm
         Command::PauseCluster { cluster, .. }
         | Command::ResumeCluster { cluster }
         | Command::CreateReplica { cluster, .. }
-        | Command::DropReplica { cluster, .. } => asked.usage_by_name(cluster),
+        | Command::DropReplica { cluster, .. }
+        | Command::WakeCluster { cluster, .. }
+        | Command::OverrideCluster { cluster, .. }
+        | Command::ClearOverride { cluster } => asked.usage_by_name(cluster),
         Command::ReportSignals { clusters, .. } => clusters.iter().try_for_each(|report| match &report.cluster {
             ClusterRef::Name(name) => asked.usage_by_name(name),
             ClusterRef::Id(id) => asked.usage(*id),

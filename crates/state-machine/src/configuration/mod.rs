@@ -163,10 +163,25 @@ pub struct Configuration {
 /// What is particular to each kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rule {
-    TargetSize { size: Key, replica_name: Key },
-    ShrinkToFit { max_size: Key, min_oom_count: u64, min_crash_count: u64, crash_window: Span },
-    Burst { burst_size: Key },
-    IdleSuspend { idle_after: Span },
+    TargetSize {
+        size: Key,
+        replica_name: Key,
+    },
+    ShrinkToFit {
+        max_size: Key,
+        min_oom_count: u64,
+        min_crash_count: u64,
+        crash_window: Span,
+    },
+    Burst {
+        burst_size: Key,
+    },
+    /// What is absent is as the settings say.
+    IdleSuspend {
+        idle_after: Option<Span>,
+        keep_alive: Option<Span>,
+        cold_start_timeout: Option<Span>,
+    },
     TargetTracking(Box<Tracking>),
     QueueDepth(Box<Tracking>),
 }
@@ -324,7 +339,9 @@ impl Configuration {
                 },
                 StrategyKind::Burst => Rule::Burst { burst_size: reader.required("burst_size")? },
                 StrategyKind::IdleSuspend => Rule::IdleSuspend {
-                    idle_after: reader.span("idle_after_s").ok_or_else(|| missing("idle_after_s"))?,
+                    idle_after: reader.span("idle_after_s"),
+                    keep_alive: reader.span("keep_alive_s"),
+                    cold_start_timeout: reader.span("cold_start_timeout_s"),
                 },
                 StrategyKind::TargetTracking => Rule::TargetTracking(Box::new(Tracking::read(&reader)?)),
                 StrategyKind::QueueDepth => Rule::QueueDepth(Box::new(Tracking::read_queue(&reader)?)),
@@ -476,7 +493,10 @@ mod tests {
         assert_eq!(burst.cooldown, Span::from_secs(60));
         let idle = read(StrategyKind::IdleSuspend, &Options::from([("idle_after_s", 1_800)])).unwrap();
         assert_eq!(idle.cooldown, Span::from_secs(300));
-        assert_eq!(idle.rule, Rule::IdleSuspend { idle_after: Span::from_mins(30) });
+        let rule =
+            Rule::IdleSuspend { idle_after: Some(Span::from_mins(30)), keep_alive: None, cold_start_timeout: None };
+        assert_eq!(idle.rule, rule);
+        assert!(read(StrategyKind::IdleSuspend, &Options::default()).is_ok(), "all of it is in the settings, too");
     }
 
     #[test]
@@ -485,7 +505,6 @@ mod tests {
             (StrategyKind::TargetSize, "size"),
             (StrategyKind::ShrinkToFit, "max_size"),
             (StrategyKind::Burst, "burst_size"),
-            (StrategyKind::IdleSuspend, "idle_after_s"),
         ] {
             assert_eq!(read(kind, &Options::default()), Err(missing(option)));
         }

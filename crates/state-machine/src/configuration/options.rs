@@ -322,13 +322,29 @@ const SHRINK_TO_FIT: &[OptionDefinition] = &[
 const BURST: &[OptionDefinition] =
     &[definition("burst_size", "BURST_SIZE", OptionKind::Size, true, "The size of the burst replica.")];
 
-const IDLE_SUSPEND: &[OptionDefinition] = &[definition(
-    "idle_after_s",
-    "IDLE_AFTER",
-    OptionKind::Seconds { min: 1 },
-    true,
-    "Time without activity after which the cluster is suspended.",
-)];
+const IDLE_SUSPEND: &[OptionDefinition] = &[
+    definition(
+        "idle_after_s",
+        "IDLE_AFTER",
+        OptionKind::Seconds { min: 1 },
+        false,
+        "Time without activity after which the cluster is suspended; else scale_to_zero_idle_threshold.",
+    ),
+    definition(
+        "keep_alive_s",
+        "KEEP_ALIVE",
+        OptionKind::Seconds { min: 0 },
+        false,
+        "How long a woken cluster is not suspended again; else scale_to_zero_keep_alive.",
+    ),
+    definition(
+        "cold_start_timeout_s",
+        "COLD_START_TIMEOUT",
+        OptionKind::Seconds { min: 1 },
+        false,
+        "How long a woken cluster may take to become ready; else scale_to_zero_cold_start_timeout.",
+    ),
+];
 
 const SIZE_TO_HAVE: OptionDefinition =
     definition("size", "SIZE", OptionKind::Size, true, "The size of the replicas that are counted and made.");

@@ -11,19 +11,23 @@ use super::evaluate::Writer;
 use super::knobs::Knobs;
 use super::operations::{FailureReason, Operation, OperationEnd, Progress, Unit};
 use super::pause::ResumeReason;
-use super::plan::{Origin, Planned, Step};
+use super::plan::{Planned, Step};
 use crate::signals::Signals;
 use crate::signals::replica::Replica;
 use crate::strategies::reason::{ChangeCause, ChangesAt, earlier, just_after};
 use crate::strategies::{Hydrated, View};
 use crate::{ActionId, ClusterId, Event, State, Time};
 
-/// What ends by the passing of time alone: a pause, and the wait for an approval.
+/// What ends by the passing of time alone: a pause, an override, and the wait for an approval.
 pub(crate) fn expire(writer: &mut Writer<'_>, id: ClusterId) {
     let now = writer.at.now;
     let Some(record) = writer.state.scaling.record(id) else { return };
     let paused = record.pause.as_ref().and_then(|pause| pause.expires_at);
     let operation = record.operation.clone();
+    let overridden = record.floor.as_ref().map(|floor| floor.expires_at);
+    if overridden.is_some_and(|expires_at| expires_at <= now) {
+        writer.emit(Event::OverrideEnded { cluster: id, reason: ResumeReason::Expired });
+    }
     if paused.is_some_and(|expires_at| expires_at <= now) {
         writer.emit(Event::ClusterResumed { cluster: id, reason: ResumeReason::Expired });
     }
@@ -119,6 +123,8 @@ fn notice(operation: &mut Operation, state: &State, id: ClusterId, knobs: &Knobs
         replicas: &signals.replicas,
         signals,
         sizes: &state.sizes,
+        idle: knobs.idle,
+        wake: None,
     };
     let mut moved = false;
     for unit in &mut operation.units {
@@ -227,13 +233,13 @@ fn unwanted(
     assessment: &Assessment,
 ) -> Vec<(ActionId, ActionStatus)> {
     let Some(record) = state.scaling.record(id) else { return vec![] };
-    let by_strategies = operation.units.iter().any(|unit| unit.planned.by != Origin::User);
+    let by_strategies = operation.units.iter().any(|unit| !unit.planned.is_asked());
     if by_strategies && assessment.said.fault().is_some() {
         return vec![];
     }
-    let wanted = |unit: &Unit| match unit.planned.by {
-        Origin::Strategy { .. } => assessment.planned.iter().any(|it| it.step == unit.planned.step),
-        Origin::User => asked::makes_sense(record, &unit.planned),
+    let wanted = |unit: &Unit| match unit.planned.is_asked() {
+        true => asked::makes_sense(record, &unit.planned),
+        false => assessment.planned.iter().any(|it| it.step == unit.planned.step),
     };
     let held = record.pause.is_some() && !operation.has_begun() && by_strategies;
     let superseded = waits_for_approval(state, operation) && !operation.has_begun() && {

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::ClusterRecord;
+use super::floor;
 use super::knobs::Knobs;
 use super::operations::Progress;
 use super::plan::{Planned, difference};
@@ -40,7 +41,15 @@ pub(crate) fn assess(
     let signals = record.map_or(&nothing, |record| &record.signals);
     let base = record.and_then(base_of);
     let replicas = base.as_deref().unwrap_or(&signals.replicas);
-    let view = View { now: state.now, stale_after: knobs.stale_after, replicas, signals, sizes: &state.sizes };
+    let view = View {
+        now: state.now,
+        stale_after: knobs.stale_after,
+        replicas,
+        signals,
+        sizes: &state.sizes,
+        idle: knobs.idle,
+        wake: record.and_then(ClusterRecord::wake),
+    };
 
     let own = record.and_then(|record| record.own.as_deref());
     let rulings = state.scaling.strategies.rulings(own, || state.clusters.name(cluster));
@@ -59,7 +68,13 @@ pub(crate) fn assess(
     }
     let mut running = None;
     let said = catch_unwind(AssertUnwindSafe(|| run(strategies, &links, view, &mut running)));
-    let said = said.unwrap_or_else(|_| panicked(running, &links, view));
+    let mut said = said.unwrap_or_else(|_| panicked(running, &links, view));
+    if said.fault().is_none() {
+        floor::apply(record, replicas, &mut said.desired, state.now);
+        if let Some(shadow) = &mut said.shadow {
+            floor::apply(record, replicas, &mut shadow.desired, state.now);
+        }
+    }
     let planned = difference(replicas, &said, &state.sizes);
     let (has_strategies, remembers_others) = (!links.is_empty(), remembered > 0);
     Assessment { said, planned, approval, has_strategies, remembers_others }

@@ -86,12 +86,14 @@ pub(crate) fn choose(planned: &[Planned], room: u64) -> Vec<Planned> {
     chosen
 }
 
+/// Somebody waits: the cluster is being woken, or is to have a minimum of replicas now.
+pub(crate) fn somebody_waits(record: &ClusterRecord, planned: &[Planned]) -> bool {
+    is_waking(record, planned) || planned.iter().any(|it| matches!(it.reason, Reason::Overridden { .. }))
+}
+
 /// Somebody waits for this cluster: it was suspended, and is used again.
 pub(crate) fn is_waking(record: &ClusterRecord, planned: &[Planned]) -> bool {
-    use crate::configuration::StrategyKind;
-    use crate::strategies::Memory;
-    let suspended =
-        record.state_of(StrategyKind::IdleSuspend).is_some_and(|state| matches!(state.memory, Memory::Suspended(_)));
+    let suspended = record.taken_away().is_some();
     let woken =
         planned.iter().any(|it| it.reason.is_like(&Reason::Woken) || it.reason.is_like(&Reason::WokenBySchedule));
     let creates = planned.iter().any(|it| matches!(it.step, Step::Create(_)));

@@ -13,7 +13,6 @@ use super::assess::assess;
 use super::brakes;
 use super::knobs::{Knobs, require_feature};
 use super::operations::{Operation, Progress};
-use super::plan::Origin;
 use super::rejection::{CalledWith, ScalingRejection};
 use crate::decide::Moment;
 use crate::names::shortened;
@@ -259,10 +258,8 @@ fn obsolete(state: &State, at: Moment, knobs: &Knobs, operation: &Operation, act
     let record = state.scaling.record(action.cluster)?;
     let unit = &operation.units[operation.unit_of(action.id)?];
     let pointless = is_gone(&record.signals, unit) && unit.progress != Progress::Waiting
-        || unit.progress == Progress::Waiting
-            && unit.planned.by == Origin::User
-            && !asked::makes_sense(record, &unit.planned)
-        || unit.progress == Progress::Waiting && unit.planned.by != Origin::User && {
+        || unit.progress == Progress::Waiting && unit.planned.is_asked() && !asked::makes_sense(record, &unit.planned)
+        || unit.progress == Progress::Waiting && !unit.planned.is_asked() && {
             let held = record.pause.is_some() && !operation.has_begun();
             let assessment = assess(state, action.cluster, Some(record), knobs, &STRATEGIES);
             let wanted = assessment.planned.iter().any(|planned| planned.step == unit.planned.step);

@@ -5,17 +5,19 @@ use super::actions::{Action, ActionStatus, Call, Report};
 use super::advance;
 use super::asked;
 use super::assess::Assessment;
-use super::brakes::{self, choose, is_waking};
+use super::brakes::{self, choose, is_waking, somebody_waits};
 use super::decisions::{Brake, Conclusion, Decision, Held, Shadow};
 use super::essence::Essence;
 use super::evaluate::Writer;
+use super::idle::WakeReason;
 use super::knobs::Knobs;
 use super::operations::{Operation, OperationKind, Unit};
 use super::plan::{Planned, difference};
+use super::wake;
 use crate::configuration::StrategyKind;
 use crate::decide::event_count;
 use crate::strategies::chain::Stage;
-use crate::strategies::reason::{ChangeCause, ChangesAt, earlier};
+use crate::strategies::reason::{ChangeCause, ChangesAt, Reason, earlier};
 use crate::{ActionId, ClusterId, Event, OperationId, Revision, State, Time};
 
 /// What is to be concluded, before it is written down.
@@ -143,7 +145,7 @@ pub(crate) fn draft(
     if !knobs.acting {
         return Draft { conclusion: Conclusion::Suppressed, brakes: held(Brake::KillSwitch), begins: allowed };
     }
-    let waking = is_waking(record, &allowed);
+    let waking = somebody_waits(record, &allowed);
     let brakes = brakes::check(record, knobs, now, first.step.counted_actions(), waking);
     if !brakes.held.is_empty() {
         return draft(Conclusion::Held, brakes.held.into_iter().chain(waits).collect());
@@ -167,6 +169,12 @@ fn begin(
     knobs: &Knobs,
 ) {
     let now = writer.at.now;
+    let waking = writer.state.scaling.record(cluster).is_some_and(|record| is_waking(record, &steps));
+    let woken_by = match steps.first().map(|it| &it.reason) {
+        Some(Reason::Overridden { .. }) => WakeReason::Override,
+        Some(Reason::WokenBySchedule) => WakeReason::Scheduled,
+        _ => WakeReason::Activity,
+    };
     let kind = match steps.first().map(|it| (it.step.creates().is_some(), it.step.drops().is_some())) {
         Some((true, _)) if steps.iter().any(|it| it.step.drops().is_some()) => OperationKind::Replace,
         Some((true, _)) => OperationKind::ScaleUp,
@@ -198,6 +206,10 @@ fn begin(
     writer.emit(Event::OperationBegun { operation });
     for action in actions {
         writer.emit(Event::ActionPlanned { action });
+    }
+    if waking && wake::is_news(writer.state, cluster) {
+        let wake = wake::new_wake(writer.state, cluster, writer.at, woken_by);
+        writer.emit(Event::ClusterWoken { cluster, wake });
     }
 }
 
@@ -275,6 +287,9 @@ pub(crate) fn changes_at(
     }
     if let Some(at) = record.pause.as_ref().and_then(|pause| pause.expires_at) {
         earliest = earlier(earliest, Some(ChangesAt { at, why: ChangeCause::PauseOver }));
+    }
+    if let Some(floor) = &record.floor {
+        earliest = earlier(earliest, Some(ChangesAt { at: floor.expires_at, why: ChangeCause::OverrideOver }));
     }
     if let Some(operation) = &record.operation {
         earliest = earlier(earliest, advance::changes_at(state, operation, knobs));

@@ -13,6 +13,7 @@ use super::asked;
 use super::assess::{Assessment, assess};
 use super::conclude::{changes_at, conclude, draft};
 use super::deadlines::Due;
+use super::idle;
 use super::knobs::Knobs;
 use super::operations::Operation;
 use super::plan::Step;
@@ -174,7 +175,9 @@ fn nothing_new(
 ) -> Option<Option<ChangesAt>> {
     let record = state.scaling.record(id)?;
     let pause_over = record.pause.as_ref().and_then(|pause| pause.expires_at).is_some_and(|at| at <= state.now);
-    if record.operation.is_some() || !record.rejected.is_empty() || !record.asked.is_empty() || pause_over {
+    let override_over = record.floor.as_ref().is_some_and(|floor| floor.expires_at <= state.now);
+    let over = pause_over || override_over;
+    if record.operation.is_some() || !record.rejected.is_empty() || !record.asked.is_empty() || over {
         return None;
     }
     let assessment = assess(state, id, Some(record), knobs, strategies);
@@ -216,6 +219,8 @@ fn forget_what_is_over(state: &mut State, id: ClusterId, assessment: &Assessment
     if rejected_is_over {
         record.rejected.retain(wanted);
     }
+    // What was taken away by a strategy that is gone is missed by nobody: the cluster is empty, and not at zero.
+    idle::settle_in(state, id);
 }
 
 /// Sees to it that the cluster is looked at again in time.

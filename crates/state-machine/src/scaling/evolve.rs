@@ -7,10 +7,13 @@ use super::dead_letters::DeadLetters;
 use super::deadlines::Due;
 use super::decisions::{Conclusion, Kept};
 use super::evaluate::Concerns;
+use super::floor;
+use super::idle;
 use super::knobs::concerns_decisions;
 use super::operations::{Operation, OperationEnd, Progress};
 use super::plan::Origin;
 use super::restored::RestoredKnowledge;
+use super::savings;
 use super::{ClusterRecord, Scaling};
 use crate::configuration::stored::{Strategies, Strategy, Target};
 use crate::configuration::{Rule, StrategyKind};
@@ -51,11 +54,18 @@ pub(crate) fn signals_reported(
     let record = state.scaling.clusters.get_or_default(cluster);
     record.fetch();
     let record = Arc::make_mut(record);
+    let (now, knobs) = (state.now, *state.settings.knobs());
+    let quiet = savings::quiet(&record.signals, now, knobs.stale_after);
     let first = record.signals.note(observations, noting);
     if first && record.operation.is_none() {
         // Somebody has brought the cluster back by hand: what was taken away when it was suspended is no longer missed.
         forget_suspension(record);
     }
+    let ended = quiet.and_then(|quiet| quiet.ended_by(&record.signals, knobs.idle.keep_alive));
+    if let Some((from, to)) = ended {
+        savings::idle_ended(state, cluster, from, to);
+    }
+    idle::settle_in(state, cluster);
 }
 
 pub(crate) fn collector_heard(state: &mut State, name: &str, sequence: u64) {
@@ -120,6 +130,7 @@ pub(crate) fn action_settled(state: &mut State, action: &Action, report: &Report
         }
         _ => {}
     }
+    idle::settle_in(state, action.cluster);
 }
 
 /// What it was for may be tried again at once.
@@ -189,6 +200,11 @@ fn remember_drop(record: &mut ClusterRecord, action: &Action, replica: ReplicaSp
             }
             state.memory = Memory::FailedSizes(failed);
         }
+        // What was made for an override is not missed when that is over.
+        (
+            StrategyKind::IdleSuspend,
+            Reason::Idle { .. } | Reason::NoActivitySeen { .. } | Reason::SuspendedBySchedule { .. },
+        ) if floor::is_made(&replica.name) => {}
         (
             StrategyKind::IdleSuspend,
             Reason::Idle { .. } | Reason::NoActivitySeen { .. } | Reason::SuspendedBySchedule { .. },
@@ -309,6 +325,7 @@ pub(crate) fn operation_ended(state: &mut State, operation: &Operation, end: Ope
         }
         OperationEnd::Failed(_) => {}
     }
+    idle::settle_in(state, operation.cluster);
 }
 
 pub(crate) fn strategy_put(state: &mut State, strategy: &Strategy) {
@@ -333,15 +350,19 @@ pub(crate) fn strategy_dropped(state: &mut State, strategy: &Strategy) {
         && state.scaling.record(cluster).is_some_and(|record| record.state_of(strategy.kind).is_some())
     {
         state.scaling.record_mut(cluster).states[strategy.kind.slot()] = None;
+        idle::settle_in(state, cluster);
     }
 }
 
 pub(crate) fn knowledge_restored(state: &mut State, cluster: ClusterId, knowledge: &RestoredKnowledge) {
-    let RestoredKnowledge { signals, states, pause } = knowledge;
+    let RestoredKnowledge { signals, states, pause, idle, floor } = knowledge;
     let record = state.scaling.record_mut(cluster);
     record.signals = signals.clone();
     record.states = states.clone().map(|state| state.map(Box::new));
     record.pause = pause.clone().map(Box::new);
+    record.idle = idle.clone().map(Box::new);
+    record.floor = floor.clone().map(Box::new);
+    idle::settle_in(state, cluster);
 }
 
 impl Scaling {
@@ -403,7 +424,10 @@ impl Event {
             | Self::ActionRowsDeleted { cluster, .. }
             | Self::SignalsReported { cluster, .. }
             | Self::ClusterPaused { cluster, .. }
-            | Self::ClusterResumed { cluster, .. } => Some(*cluster),
+            | Self::ClusterResumed { cluster, .. }
+            | Self::ClusterWoken { cluster, .. }
+            | Self::ClusterOverridden { cluster, .. }
+            | Self::OverrideEnded { cluster, .. } => Some(*cluster),
             Self::DecisionMade { decision } => Some(decision.cluster),
             Self::OperationBegun { operation }
             | Self::OperationAdvanced { operation }
@@ -435,7 +459,10 @@ impl Event {
             | Self::StrategyStateSet { cluster, .. }
             | Self::ReplicaAsked { cluster, .. }
             | Self::ClusterPaused { cluster, .. }
-            | Self::ClusterResumed { cluster, .. } => Concerns::Cluster(*cluster),
+            | Self::ClusterResumed { cluster, .. }
+            | Self::ClusterWoken { cluster, .. }
+            | Self::ClusterOverridden { cluster, .. }
+            | Self::OverrideEnded { cluster, .. } => Concerns::Cluster(*cluster),
             Self::ActionSettled { action, .. }
             | Self::ActionApproved { action }
             | Self::DeadLetterCleared { action, .. } => Concerns::Cluster(action.cluster),

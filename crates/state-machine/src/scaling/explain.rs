@@ -7,6 +7,8 @@ use super::actions::{Action, ActionStatus, Attempt};
 use super::assess::assess;
 use super::conclude::{changes_at, draft};
 use super::decisions::{Brake, Conclusion, Decision, Held, Shadow};
+use super::floor::Override;
+use super::idle::IdleState;
 use super::operations::Operation;
 use super::pause::Pause;
 use super::plan::{Origin, Planned, Step, difference};
@@ -34,6 +36,9 @@ pub struct Explanation {
     pub asked: Vec<Planned>,
     pub pending_since: Option<Time>,
     pub idle_since: Option<Time>,
+    pub floor: Option<Override>,
+    /// Nothing if no `idle_suspend` strategy rules it.
+    pub idle: Option<IdleState>,
 }
 
 impl State {
@@ -81,6 +86,8 @@ impl State {
             asked: record.asked.clone(),
             pending_since: record.pending_since,
             idle_since: standing.and_then(|standing| standing.idle_since()),
+            floor: record.floor.as_deref().cloned(),
+            idle: self.idle_state(cluster.id),
         })
     }
 }
@@ -92,6 +99,13 @@ impl Explanation {
             let until = pause.expires_at.map(|at| format!(" until {at}")).unwrap_or_default();
             lines.push(format!("paused since {}{until}: {}", pause.since, pause.reason));
         }
+        if let Some(floor) = &self.floor {
+            let Override { replicas_min, reason, by, since, expires_at, .. } = floor;
+            lines.push(format!(
+                "overridden by {by} since {since} until {expires_at}: at least {replicas_min} replicas: {reason}"
+            ));
+        }
+        lines.extend(self.idle.iter().flat_map(IdleState::lines));
         lines.extend(self.now.lines());
         if let Some(operation) = &self.operation {
             lines.extend(operation.lines());
@@ -109,6 +123,18 @@ impl Explanation {
             lines.push(format!("last recorded: decision {} at {}", recorded.id, recorded.at));
         }
         lines
+    }
+}
+
+impl IdleState {
+    /// What it has come to, in words; no line about what never happened.
+    fn lines(&self) -> Vec<String> {
+        let zero = self.scaled_to_zero_at.map(|at| format!("scaled to zero since {at}"));
+        let wake = self.last_wake.map(|wake| {
+            let ready = wake.ready_at.map_or_else(|| "not ready yet".to_owned(), |at| format!("ready at {at}"));
+            format!("last woken at {} ({}), {ready}", wake.at, wake.reason.as_str())
+        });
+        zero.into_iter().chain(wake).collect()
     }
 }
 

@@ -1,10 +1,12 @@
 //! The settings that scaling goes by, read when one of them changes.
 
+use super::idle::IdleTimes;
 use crate::settings::{
     AUTO_SCALING_ACTION_RETENTION, AUTO_SCALING_ACTION_ROWS_MAX, AUTO_SCALING_APPROVAL_EXPIRY,
     AUTO_SCALING_ATTEMPTS_MAX, AUTO_SCALING_CLUSTER_COOLDOWN, AUTO_SCALING_ENABLED, AUTO_SCALING_JOIN_TIMEOUT,
     AUTO_SCALING_RATE_LIMIT, AUTO_SCALING_RATE_WINDOW, AUTO_SCALING_STUCK_AFTER, ENABLE_AUTO_SCALING,
-    SIGNAL_STALE_AFTER, Settings,
+    SCALE_TO_ZERO_COLD_START_TIMEOUT, SCALE_TO_ZERO_IDLE_THRESHOLD, SCALE_TO_ZERO_KEEP_ALIVE, SIGNAL_STALE_AFTER,
+    Settings,
 };
 use crate::{Rejection, Span, scaling::rejection::ScalingRejection};
 
@@ -24,6 +26,7 @@ pub(crate) struct Knobs {
     pub(crate) attempts_max: u64,
     pub(crate) retention: Span,
     pub(crate) rows_max: u64,
+    pub(crate) idle: IdleTimes,
 }
 
 impl Knobs {
@@ -41,6 +44,11 @@ impl Knobs {
             attempts_max: settings.count(&AUTO_SCALING_ATTEMPTS_MAX),
             retention: settings.span(&AUTO_SCALING_ACTION_RETENTION),
             rows_max: settings.count(&AUTO_SCALING_ACTION_ROWS_MAX),
+            idle: IdleTimes {
+                threshold: settings.span(&SCALE_TO_ZERO_IDLE_THRESHOLD),
+                keep_alive: settings.span(&SCALE_TO_ZERO_KEEP_ALIVE),
+                cold_start_timeout: settings.span(&SCALE_TO_ZERO_COLD_START_TIMEOUT),
+            },
         }
     }
 }
@@ -62,6 +70,9 @@ pub(crate) fn concerns_decisions(name: &str) -> bool {
         &AUTO_SCALING_RATE_WINDOW,
         &AUTO_SCALING_JOIN_TIMEOUT,
         &AUTO_SCALING_STUCK_AFTER,
+        &SCALE_TO_ZERO_IDLE_THRESHOLD,
+        &SCALE_TO_ZERO_KEEP_ALIVE,
+        &SCALE_TO_ZERO_COLD_START_TIMEOUT,
     ]
     .iter()
     .any(|definition| definition.name == name)

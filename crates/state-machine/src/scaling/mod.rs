@@ -8,6 +8,7 @@
 //!   of it. [`dead_letters`]: what was given up. [`by_hand`]: what an operator says about one.
 //! - [`decisions`]: the record of one evaluation. [`essence`]: whether it is news. [`explain`]: the same in words. [`retention`]: how long rows are shown.
 //!   [`views`]: how all of it is read.
+//! - [`idle`]: who is at zero and since when. [`wake`]: waking by hand. [`savings`]: what that was worth. [`floor`]: a minimum for a while.
 //! - [`asked`]: replicas that somebody wants beside the strategies. [`rows`]: what is written to the tables by hand. [`pause`]: holding a cluster by hand. [`removal`]: dropping one. [`restored`]: bringing back a backup.
 //! - [`what_if`]: the same brain as a pure function, with no cluster behind it.
 //! - [`evolve`]: what the events of all this do to the state. [`encoding`]: how it becomes bytes.
@@ -28,6 +29,8 @@ pub(crate) mod essence;
 pub(crate) mod evaluate;
 pub(crate) mod evolve;
 pub(crate) mod explain;
+pub(crate) mod floor;
+pub(crate) mod idle;
 pub(crate) mod ids;
 pub(crate) mod knobs;
 pub(crate) mod operations;
@@ -38,7 +41,9 @@ pub(crate) mod removal;
 pub(crate) mod restored;
 pub(crate) mod retention;
 pub(crate) mod rows;
+pub(crate) mod savings;
 pub(crate) mod views;
+pub(crate) mod wake;
 pub(crate) mod what_if;
 
 use std::hint::black_box;
@@ -59,6 +64,8 @@ use actions::Actions;
 use dead_letters::DeadLetters;
 use deadlines::{Deadlines, Due, Sweep};
 use decisions::{Conclusion, Kept};
+use floor::Override;
+use idle::IdleRecord;
 use operations::Operation;
 use pause::Pause;
 use plan::{Planned, Step};
@@ -103,6 +110,9 @@ pub(crate) struct ClusterRecord {
     /// Since when something has been wanted that is not there.
     pub(crate) pending_since: Option<Time>,
     pub(crate) due: Option<Time>,
+    pub(crate) idle: Option<Box<IdleRecord>>,
+    /// A minimum that somebody wants for a while.
+    pub(crate) floor: Option<Box<Override>>,
     /// The strategies that name this cluster, so that a look at it finds them here. They are in the table of strategies.
     #[serde(skip)]
     pub(crate) own: Option<Arc<Rulers>>,

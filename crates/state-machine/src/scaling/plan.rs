@@ -69,6 +69,13 @@ pub struct Planned {
     pub reason: Reason,
 }
 
+impl Planned {
+    /// Somebody asked for exactly this once. What an override wants is decided anew each time, as what strategies want is.
+    pub(crate) fn is_asked(&self) -> bool {
+        matches!(self.reason, Reason::Asked { .. })
+    }
+}
+
 /// Who wants something to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -179,8 +186,10 @@ fn difference_of(actual: &[Replica], desired: &Desired, stages: &[Stage], sizes:
 /// Nothing if no strategy is to blame, which cannot be: what nobody touched is wanted as it is.
 fn planned(step: Step, by: Option<&Attribution>, stages: &[Stage]) -> Option<Planned> {
     let by = by?;
-    let id = stages.iter().find(|stage| stage.kind == by.kind)?.strategy;
-    Some(Planned { step, by: Origin::Strategy { id, kind: by.kind }, reason: by.reason.clone() })
+    let reason = by.reason.clone();
+    let Some(kind) = by.kind else { return Some(Planned { step, by: Origin::User, reason }) };
+    let id = stages.iter().find(|stage| stage.kind == kind)?.strategy;
+    Some(Planned { step, by: Origin::Strategy { id, kind }, reason })
 }
 
 /// What the new replica is called while the old one still has the name: `main_200cc_auto`, and numbered if that is taken.

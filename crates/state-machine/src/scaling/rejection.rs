@@ -92,6 +92,15 @@ pub enum ScalingRejection {
     ReplicaNotFound { cluster: String, replica: String },
     #[error("{replica:?} ends in _auto, as the names do that strategies give: choose another")]
     NameReserved { replica: String },
+    #[error(
+        "no idle_suspend strategy rules cluster {cluster}, so it is never suspended and there is nothing to wake: create one with \
+         CREATE SCALING STRATEGY FOR CLUSTER {cluster} TYPE IDLE_SUSPEND"
+    )]
+    NotSuspendable { cluster: String },
+    #[error(
+        "cluster {cluster} has no replica, never had one and no strategy names a size: say of which size they should be"
+    )]
+    SizeNeeded { cluster: String },
 }
 
 /// Where an action is called, and the hash of all that its call says.
@@ -149,6 +158,8 @@ impl ScalingRejection {
             Self::ReplicaExists { .. } => "REPLICA_EXISTS",
             Self::ReplicaNotFound { .. } => "REPLICA_NOT_FOUND",
             Self::NameReserved { .. } => "NAME_RESERVED",
+            Self::NotSuspendable { .. } => "NOT_SUSPENDABLE",
+            Self::SizeNeeded { .. } => "SIZE_NEEDED",
         }
     }
 
@@ -186,6 +197,8 @@ impl ScalingRejection {
             | Self::NotRetryable { .. }
             | Self::NotResolvable { .. }
             | Self::NotRuling { .. }
+            | Self::NotSuspendable { .. }
+            | Self::SizeNeeded { .. }
             | Self::NotSettled { .. } => RejectionClass::Precondition,
         }
     }
@@ -197,7 +210,8 @@ impl ScalingRejection {
             }
             Self::Configuration { .. } => Some(Field::Options),
             Self::TooMany { field, .. } => Some(*field),
-            Self::ClusterInUse { .. } => Some(Field::Name),
+            Self::ClusterInUse { .. } | Self::NotSuspendable { .. } => Some(Field::Name),
+            Self::SizeNeeded { .. } => Some(Field::Size),
             Self::StaleEpoch { .. } => Some(Field::Epoch),
             Self::StaleAttempt { .. } => Some(Field::Attempt),
             Self::ActionNotFound { .. }
@@ -272,7 +286,9 @@ impl ScalingRejection {
                 ("known_backend", known.backend.clone()),
                 ("known", known.parameters.to_string()),
             ],
-            Self::NoBackend { cluster } => vec![("cluster", cluster.clone())],
+            Self::NoBackend { cluster } | Self::NotSuspendable { cluster } | Self::SizeNeeded { cluster } => {
+                vec![("cluster", cluster.clone())]
+            }
             Self::OtherBackend { action, given, right } => {
                 vec![("action", action.to_string()), ("given", given.clone()), ("right", right.clone())]
             }

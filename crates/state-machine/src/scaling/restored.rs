@@ -6,6 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::actions::{Action, ActionStatus, Report};
+use super::floor::Override;
+use super::idle::IdleRecord;
 use super::operations::{FailureReason, OperationEnd};
 use super::pause::Pause;
 use crate::configuration::StrategyKind;
@@ -23,6 +25,9 @@ pub struct RestoredKnowledge {
     #[serde(with = "crate::strategies::by_kind")]
     pub states: [Option<StrategyState>; StrategyKind::COUNT],
     pub pause: Option<Pause>,
+    /// What the backup knew of idle days, wakes and starts.
+    pub idle: Option<IdleRecord>,
+    pub floor: Option<Override>,
 }
 
 /// What ends before the backup is put in place.
@@ -66,5 +71,7 @@ fn knowledge(state: &State, backup: &State, cluster: &Cluster) -> RestoredKnowle
         signals: seen_last.map(|record| record.signals.clone()).unwrap_or_default(),
         states: theirs.map(|record| record.states.clone().map(|state| state.map(|it| *it))).unwrap_or_default(),
         pause: theirs.and_then(|record| record.pause.as_deref().cloned()),
+        idle: theirs.and_then(|record| record.idle.as_deref().cloned()),
+        floor: theirs.and_then(|record| record.floor.as_deref().cloned()),
     }
 }

@@ -8,6 +8,7 @@ use super::assess::assess;
 use super::claims::first_in_turn;
 use super::conclude::draft;
 use super::decisions::{Conclusion, Decision};
+use super::floor::Override;
 use super::operations::Operation;
 use super::pause::Pause;
 use super::retention::ActionHistory;
@@ -45,6 +46,10 @@ impl<'a> Standing<'a> {
 
     pub fn pause(self) -> Option<&'a Pause> {
         self.record.pause.as_deref()
+    }
+
+    pub fn floor(self) -> Option<&'a Override> {
+        self.record.floor.as_deref()
     }
 
     /// What the strategy of this kind that rules the cluster remembers.

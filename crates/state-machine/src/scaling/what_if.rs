@@ -137,7 +137,15 @@ pub fn plan(input: &PlanInput) -> Result<PlanOutput, PlanError> {
 
     let knobs = *read_settings(&input.settings)?.knobs();
     let stale_after = knobs.stale_after;
-    let view = View { now, stale_after, replicas: &signals.replicas, signals: &signals, sizes: &sizes };
+    let view = View {
+        now,
+        stale_after,
+        replicas: &signals.replicas,
+        signals: &signals,
+        sizes: &sizes,
+        idle: knobs.idle,
+        wake: None,
+    };
     let links: Vec<Link<'_>> = strategies
         .iter()
         .map(|(kind, configuration, state)| Link::new(state.strategy, *kind, configuration, state, None, now))

@@ -45,7 +45,8 @@ pub struct Change {
 /// Who is to blame for a replica being wanted, or no longer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Attribution {
-    pub(crate) kind: StrategyKind,
+    /// Nothing: it was laid over what the strategies want.
+    pub(crate) kind: Option<StrategyKind>,
     pub(crate) reason: Reason,
 }
 
@@ -128,7 +129,7 @@ impl Desired {
     /// Wants this replica, under whatever size it was wanted before. Nothing happens outside the strategy's scope.
     pub(crate) fn add(&mut self, replica: ReplicaSpec, reason: Reason) {
         let Some((kind, _)) = self.stage.filter(|_| self.may_touch(&replica.name)) else { return };
-        let by = Some(Attribution { kind, reason: reason.clone() });
+        let by = Some(Attribution { kind: Some(kind), reason: reason.clone() });
         let alteration = match self.place(&replica.name) {
             Ok(place) => {
                 let before = &mut self.wanted[place];
@@ -152,8 +153,30 @@ impl Desired {
         let Some((kind, _)) = self.stage.filter(|_| self.may_touch(name)) else { return };
         let Ok(place) = self.place(name) else { return };
         let wanted = self.wanted.remove(place);
-        self.removed.push((name.clone(), Attribution { kind, reason: reason.clone() }));
+        self.removed.push((name.clone(), Attribution { kind: Some(kind), reason: reason.clone() }));
         self.changes.push(Change { alteration: Alteration::Removed(wanted.replica), reason });
+    }
+
+    /// What is there stays, whatever a strategy wanted.
+    pub(crate) fn keep(&mut self, replica: &ReplicaSpec) {
+        if let Err(place) = self.place(&replica.name) {
+            self.wanted.insert(place, Wanted { replica: replica.clone(), by: None });
+        }
+    }
+
+    /// Wants a replica that no strategy wants.
+    pub(crate) fn add_beyond(&mut self, replica: ReplicaSpec, reason: Reason) {
+        if let Err(place) = self.place(&replica.name) {
+            self.wanted.insert(place, Wanted { replica, by: Some(Attribution { kind: None, reason }) });
+        }
+    }
+
+    /// Wants a replica no longer that no strategy had anything to do with.
+    pub(crate) fn remove_beyond(&mut self, name: &Key, reason: Reason) {
+        if let Ok(place) = self.place(name) {
+            self.wanted.remove(place);
+            self.removed.push((name.clone(), Attribution { kind: None, reason }));
+        }
     }
 
     /// Whether any strategy did anything.
@@ -210,10 +233,10 @@ mod tests {
         desired.add(spec("r1_auto", "25cc"), Reason::TargetAlone);
         desired.begin(StrategyKind::ShrinkToFit, ReplicaScope::All);
         desired.add(spec("r1_auto", "50cc"), Reason::NoneHealthy);
-        assert_eq!(desired.wanted_by("r1_auto").map(|by| by.kind), Some(StrategyKind::ShrinkToFit));
+        assert_eq!(desired.wanted_by("r1_auto").and_then(|by| by.kind), Some(StrategyKind::ShrinkToFit));
         desired.begin(StrategyKind::IdleSuspend, ReplicaScope::All);
         desired.remove(&"r1_auto".into(), Reason::Woken);
-        assert_eq!(desired.removed_by("r1_auto").map(|by| by.kind), Some(StrategyKind::IdleSuspend));
+        assert_eq!(desired.removed_by("r1_auto").and_then(|by| by.kind), Some(StrategyKind::IdleSuspend));
         assert!(desired.is_empty());
     }
 }

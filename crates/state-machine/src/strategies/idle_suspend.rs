@@ -2,59 +2,55 @@
 //! whatever the strategies before it want.
 //!
 //! Only a live collector can say that nobody uses a cluster. When it falls silent, a cluster that runs keeps running and
-//! one that is suspended stays suspended: a collector that breaks must neither stop nor start a thousand clusters.
+//! one that is suspended stays suspended: a collector that breaks must neither stop nor start a thousand clusters. A person who
+//! wakes it needs no collector, and is not overruled before the keep-alive window is over.
 
 use super::desired::Desired;
-use super::reason::{ChangeCause, Reason, just_after};
-use super::{Memory, Overran, Question, Steps, Verdict};
+use super::reason::{ChangeCause, ChangesAt, Reason, just_after};
+use super::{Memory, Overran, Question, Steps, Verdict, View};
+use crate::Time;
 use crate::configuration::Rule;
+use crate::scaling::idle::IdleTimes;
 use crate::signals::Freshness;
 use crate::table::Key;
 
+/// What the signals say, whoever was woken.
+enum Use {
+    Unknown(Reason),
+    Idle(Reason, ChangesAt),
+    Active(Reason, ChangesAt),
+}
+
 pub(crate) fn decide(question: &Question<'_>, desired: &mut Desired, steps: &mut Steps) -> Result<Verdict, Overran> {
-    let Rule::IdleSuspend { idle_after } = &question.configuration.rule else {
-        return Ok(Verdict::now(Reason::Disabled));
-    };
+    let rule = &question.configuration.rule;
+    let Rule::IdleSuspend { .. } = rule else { return Ok(Verdict::now(Reason::Disabled)) };
     let view = &question.view;
+    let times = view.idle.with(rule);
     steps.take(2 * desired.len())?;
     let taken_away = match &question.state.memory {
         Memory::Suspended(replicas) => Some(replicas),
         _ => None,
     };
-    let suspended = taken_away.filter(|_| view.replicas.is_empty());
+    let suspended = taken_away.filter(|_| view.replicas.is_empty()).is_some();
     if let Some(verdict) = woken_by_schedule(question, desired) {
         return Ok(verdict);
     }
+    let kept_until = view.wake.map(|wake| wake.holds_until(times)).filter(|until| view.now <= *until);
 
-    let Some(activity) = &view.signals.activity else {
-        return Ok(unknown(Reason::SignalMissing, suspended.is_some(), desired));
-    };
-    let freshness = view.signals.freshness(&activity.collector, activity.as_of, view.now, view.stale_after);
-    let fresh_until = match freshness {
-        Freshness::FreshUntil(until) => until,
-        Freshness::StaleSince(since) => {
-            return Ok(unknown(Reason::SignalStale { since }, suspended.is_some(), desired));
+    let (reason, changes_at) = match (used(view, times), kept_until) {
+        (Use::Active(reason, changes_at), _) => (reason, changes_at),
+        (Use::Idle(..) | Use::Unknown(_), Some(until)) => {
+            (Reason::KeptAwake { until }, just_after(until, ChangeCause::KeepAliveOver))
         }
-    };
-    let goes_stale = just_after(fresh_until, ChangeCause::SignalStale);
-
-    let idle = match activity.last_at {
-        None => Some(Reason::NoActivitySeen { since: activity.none_since }),
-        Some(last_at) => (view.now.since(last_at) > *idle_after).then_some(Reason::Idle { since: last_at }),
-    };
-    let (reason, changes_at) = match (idle, activity.last_at) {
-        (Some(reason), _) => {
-            if desired.is_empty() {
-                let reason = if suspended.is_some() { Reason::StaysSuspended } else { Reason::NothingToSuspend };
-                return Ok(Verdict::until(reason, goes_stale));
-            }
-            return Ok(Verdict::until(suspend(question, reason, desired), goes_stale));
+        (Use::Unknown(reason), None) => return Ok(unknown(reason, suspended, desired)),
+        (Use::Idle(reason, changes_at), None) => {
+            let reason = match (desired.is_empty(), suspended) {
+                (true, true) => Reason::StaysSuspended,
+                (true, false) => Reason::NothingToSuspend,
+                (false, _) => suspend(question, reason, desired),
+            };
+            return Ok(Verdict::until(reason, changes_at));
         }
-        (None, Some(last_at)) => {
-            let suspends_at = just_after(last_at + *idle_after, ChangeCause::IdleThreshold);
-            (Reason::Active { last_at, suspends_at: suspends_at.at }, goes_stale.min(suspends_at))
-        }
-        (None, None) => (Reason::NothingToSuspend, goes_stale),
     };
     if let Some(replicas) = taken_away.filter(|_| !desired.has_additions()) {
         // Nobody else brings the replicas back, so whoever took them away does, also when the suspension was cut short.
@@ -65,6 +61,28 @@ pub(crate) fn decide(question: &Question<'_>, desired: &mut Desired, steps: &mut
         return Ok(Verdict::until(Reason::Woken, changes_at));
     }
     Ok(Verdict::until(reason, changes_at))
+}
+
+fn used(view: &View<'_>, times: IdleTimes) -> Use {
+    let Some(activity) = &view.signals.activity else { return Use::Unknown(Reason::SignalMissing) };
+    let fresh_until: Time =
+        match view.signals.freshness(&activity.collector, activity.as_of, view.now, view.stale_after) {
+            Freshness::FreshUntil(until) => until,
+            Freshness::StaleSince(since) => return Use::Unknown(Reason::SignalStale { since }),
+        };
+    let goes_stale = just_after(fresh_until, ChangeCause::SignalStale);
+    match activity.last_at {
+        None => Use::Idle(Reason::NoActivitySeen { since: activity.none_since }, goes_stale),
+        Some(last_at) if view.now.since(last_at) > times.threshold => {
+            Use::Idle(Reason::Idle { since: last_at }, goes_stale)
+        }
+        Some(last_at) => {
+            let idle_at = just_after(last_at + times.threshold, ChangeCause::IdleThreshold);
+            let held_to = view.wake.map(|wake| just_after(wake.at + times.keep_alive, ChangeCause::KeepAliveOver).at);
+            let suspends_at = held_to.map_or(idle_at.at, |held_to| held_to.max(idle_at.at));
+            Use::Active(Reason::Active { last_at, suspends_at }, goes_stale.min(idle_at))
+        }
+    }
 }
 
 /// Removes what may be removed. In cooldown that is only what is not there yet: the cooldown keeps this strategy from

@@ -19,6 +19,7 @@ pub(crate) mod tracking;
 use serde::{Deserialize, Serialize};
 
 use crate::configuration::{Configuration, StrategyKind};
+use crate::scaling::idle::{IdleTimes, Wake};
 use crate::signals::replica::{CrashCount, Replica};
 use crate::signals::{Freshness, Signals, find_replica};
 use crate::sizes::Sizes;
@@ -38,6 +39,10 @@ pub(crate) struct View<'a> {
     pub(crate) replicas: &'a [Replica],
     pub(crate) signals: &'a Signals,
     pub(crate) sizes: &'a Sizes,
+    /// As the settings say, where a strategy does not.
+    pub(crate) idle: IdleTimes,
+    /// When the cluster was woken last.
+    pub(crate) wake: Option<Wake>,
 }
 
 /// Whether a replica serves everything it should.

@@ -185,6 +185,17 @@ pub enum Reason {
     },
     /// A profile that had the cluster suspended has ended.
     WokenBySchedule,
+    /// It is idle, and was woken too short a while ago to be suspended.
+    KeptAwake {
+        until: Time,
+    },
+    /// Of no strategy: somebody wants a minimum of replicas for a while.
+    Overridden {
+        replicas_min: u32,
+        until: Time,
+    },
+    /// Of no strategy: what an override made goes.
+    OverrideOver,
 }
 
 impl Reason {
@@ -239,6 +250,9 @@ impl Reason {
         ("OTHER_SIZE_WANTED", "The replica should have another size: one of that size takes its place."),
         ("SUSPENDED_BY_SCHEDULE", "The schedule of the strategy has the cluster suspended."),
         ("WOKEN_BY_SCHEDULE", "The schedule has the cluster suspended no longer: its replicas come back."),
+        ("KEPT_AWAKE", "The cluster was woken within the keep-alive window: it is not suspended."),
+        ("OVERRIDDEN", "Somebody wants a minimum of replicas for a while, whatever the strategies say."),
+        ("OVERRIDE_OVER", "The override has ended: what it made goes."),
     ];
 
     /// Stable, for programs.
@@ -302,6 +316,9 @@ impl Reason {
             Self::OtherSizeWanted { .. } => 46,
             Self::SuspendedBySchedule { .. } => 47,
             Self::WokenBySchedule => 48,
+            Self::KeptAwake { .. } => 49,
+            Self::Overridden { .. } => 50,
+            Self::OverrideOver => 51,
         }
     }
 
@@ -409,6 +426,11 @@ impl fmt::Display for Reason {
                 until.map_or(Ok(()), |until| write!(f, " until {until}"))
             }
             Self::WokenBySchedule => f.write_str("the schedule has the cluster suspended no longer"),
+            Self::KeptAwake { until } => write!(f, "idle, but woken lately: kept awake until {until}"),
+            Self::Overridden { replicas_min, until } => {
+                write!(f, "overridden until {until}: at least {replicas_min} replicas")
+            }
+            Self::OverrideOver => f.write_str("the override has ended"),
         }
     }
 }
@@ -438,6 +460,8 @@ pub enum ChangeCause {
     PolicyPeriodOver,
     PanicOver,
     ProfileOver,
+    KeepAliveOver,
+    OverrideOver,
 }
 
 impl ChangeCause {
@@ -457,6 +481,8 @@ impl ChangeCause {
         Self::PolicyPeriodOver,
         Self::PanicOver,
         Self::ProfileOver,
+        Self::KeepAliveOver,
+        Self::OverrideOver,
     ];
 
     pub fn code(self) -> &'static str {
@@ -476,6 +502,8 @@ impl ChangeCause {
             Self::PolicyPeriodOver => "POLICY_PERIOD_OVER",
             Self::PanicOver => "PANIC_OVER",
             Self::ProfileOver => "PROFILE_OVER",
+            Self::KeepAliveOver => "KEEP_ALIVE_OVER",
+            Self::OverrideOver => "OVERRIDE_OVER",
         }
     }
 
@@ -496,6 +524,8 @@ impl ChangeCause {
             Self::PolicyPeriodOver => "a change leaves the period of a scale policy",
             Self::PanicOver => "the panic ends",
             Self::ProfileOver => "another profile of the schedule holds",
+            Self::KeepAliveOver => "it would have been awake for long enough to be suspended again",
+            Self::OverrideOver => "the override ends",
         }
     }
 }

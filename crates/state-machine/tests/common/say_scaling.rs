@@ -8,6 +8,7 @@
 //! retry letter "room now"; resolve it succeeded "seen it"; abandon it "never mind"; place cluster demo on other
 //! forget s5.0 about demo; remember s5.0 about demo failed 25cc; also: suspended r1 25cc; delete actions of demo 1 2
 //! create replica mine 25cc on demo; drop replica mine on demo if exists
+//! wake demo webhook; override demo "a big day" min=3 for=2h size=25cc; clear override demo; suggest NAME to VALUE
 //! expect strategy s5.0 for demo etag=5.0
 //! approve waiting; reject waiting "too dear"; pause demo "maintenance" for=10m; resume demo
 //! ```
@@ -18,7 +19,7 @@ use std::str::FromStr;
 use loadline_state_machine::{
     ActionId, ActionStatus, ClusterId, ClusterRef, ClusterReport, Command, DrainResult, Epoch, FailedSize, Hash,
     LogIndex, Memory, NoticeKind, Observation, OptionValue, Options, Outcome, ReplicaSpec, Report,
-    STRATEGY_STATE_VERSION, Seen, Span, State, StrategyKind, StrategyState, TargetName, option_definition,
+    STRATEGY_STATE_VERSION, Seen, Span, State, StrategyKind, StrategyState, TargetName, WakeReason, option_definition,
 };
 
 pub fn command(state: &State, text: &str, plain: &[&str], named: &BTreeMap<&str, &str>) -> Command {
@@ -52,6 +53,21 @@ pub fn command(state: &State, text: &str, plain: &[&str], named: &BTreeMap<&str,
             reason: reason.join(" "),
             expires_in: named.get("for").map(|span| read(span)),
         },
+        ["wake", cluster, rest @ ..] => Command::WakeCluster {
+            cluster: (*cluster).to_owned(),
+            reason: rest.first().map_or(WakeReason::Manual, |text| WakeReason::asked(text).expect("a reason")),
+        },
+        ["override", cluster, reason @ ..] => Command::OverrideCluster {
+            cluster: (*cluster).to_owned(),
+            replicas_min: read(named["min"]),
+            size: named.get("size").map(|size| (*size).to_owned()),
+            reason: reason.join(" "),
+            expires_in: read(named["for"]),
+        },
+        ["clear", "override", cluster] => Command::ClearOverride { cluster: (*cluster).to_owned() },
+        ["suggest", name, "to", value] => {
+            Command::SuggestSetting { name: (*name).to_owned(), value: (*value).to_owned() }
+        }
         ["resume", cluster] => Command::ResumeCluster { cluster: (*cluster).to_owned() },
         ["claim", action] => {
             let action = find_action(state, action);

@@ -3,12 +3,12 @@
 use loadline_state_machine::{
     Action, ActionId, ActionStatus, Activity, Alteration, Answer, Attempt, AttemptEnd, AttemptResult, Brake, Call,
     CalledWith, Change, ChangeCause, Changed, ChangesAt, ClusterId, ClusterRef, ClusterReport, ClusterView, Command,
-    Conclusion, ConfigurationProblem, Course, Crash, Decision, DrainResult, Epoch, Event, FailureReason, Field, Gone,
-    Hash, Heard, Held, HeldProfile, Hydration, LogIndex, Memory, Metric, NodeNumber, Noted, Notice, NoticeKind,
-    Observation, Operation, OperationEnd, OperationId, OperationKind, Options, Origin, Outcome, Panic, Pause, Planned,
-    Progress, Reason, Recommended, Replica, ReplicaLife, ReplicaSpec, Report, ReportReceipt, RestoredKnowledge,
-    ResumeReason, Revision, ScalingRejection, Seen, Shadow, Signals, Span, Stage, Step, Strategy, StrategyId,
-    StrategyKind, StrategyState, Target, TargetName, Time, Unit,
+    Conclusion, ConfigurationProblem, Course, Crash, Day, DayRow, Decision, DrainResult, Epoch, Event, FailureReason,
+    Field, Gone, Hash, Heard, Held, HeldProfile, Hydration, IdleRecord, LogIndex, Memory, Metric, NodeNumber, Noted,
+    Notice, NoticeKind, Observation, Operation, OperationEnd, OperationId, OperationKind, Options, Origin, Outcome,
+    Override, Panic, Pause, Planned, Progress, Reason, Recommended, Replica, ReplicaLife, ReplicaSpec, Report,
+    ReportReceipt, RestoredKnowledge, ResumeReason, Revision, ScalingRejection, Seen, Shadow, Signals, Span, Stage,
+    Step, Strategy, StrategyId, StrategyKind, StrategyState, Target, TargetName, Time, Unit, Wake, WakeReason, Woke,
 };
 
 use super::{NOON, revision, samples};
@@ -95,6 +95,16 @@ pub fn commands() -> Vec<Command> {
             if_not_exists: true,
         },
         Command::DropReplica { cluster: name(), replica: "mine".to_owned(), allow_missing: true },
+        Command::SuggestSetting { name: "request_window".to_owned(), value: "20m".to_owned() },
+        Command::WakeCluster { cluster: name(), reason: WakeReason::Scheduled },
+        Command::OverrideCluster {
+            cluster: name(),
+            replicas_min: 3,
+            size: Some("50cc".to_owned()),
+            reason: "a big day".to_owned(),
+            expires_in: Span::from_hours(2),
+        },
+        Command::ClearOverride { cluster: name() },
         Command::PlaceCluster { name: name(), backend: Some("local".to_owned()), etag },
         Command::ClaimAction {
             action: action_id(),
@@ -385,6 +395,37 @@ fn knowledge() -> RestoredKnowledge {
             None,
         ],
         pause: Some(pause()),
+        idle: Some(idle()),
+        floor: Some(floor()),
+    }
+}
+
+fn wake() -> Wake {
+    Wake { at: NOON, reason: WakeReason::Webhook, cold: true, ready_at: None }
+}
+
+fn idle() -> IdleRecord {
+    let row = DayRow { day: Day(20_773), idle_millis: 9, zero_millis: 8, saved_micros: 7, hourly_micros: 6 };
+    IdleRecord {
+        created_at: NOON,
+        updated_at: NOON,
+        scaled_to_zero_at: Some(NOON),
+        hourly_micros: 400_000,
+        wake: Some(wake()),
+        starts: vec![1_500, 90_000],
+        days: vec![row],
+    }
+}
+
+fn floor() -> Override {
+    Override {
+        replicas_min: 3,
+        size: "50cc".into(),
+        reason: "a big day".to_owned(),
+        by: "alice".into(),
+        since: NOON,
+        expires_at: Time::from_millis(NOON.as_millis() + 7_200_000),
+        begun: at(303, 0),
     }
 }
 
@@ -409,6 +450,9 @@ pub fn events() -> Vec<Event> {
         },
         Event::CollectorHeard { collector: "watcher".to_owned(), sequence: 8 },
         Event::ClusterPaused { cluster: cluster(), pause: pause() },
+        Event::ClusterWoken { cluster: cluster(), wake: wake() },
+        Event::ClusterOverridden { cluster: cluster(), floor: floor() },
+        Event::OverrideEnded { cluster: cluster(), reason: ResumeReason::Asked },
         Event::ClusterResumed { cluster: cluster(), reason: ResumeReason::Expired },
         Event::ReplicaAsked { cluster: cluster(), asked: asked(Step::Create(spec("mine", "50cc"))) },
         Event::DecisionMade { decision: Box::new(decision()) },
@@ -494,6 +538,8 @@ pub fn rejections() -> Vec<ScalingRejection> {
         ScalingRejection::ReplicaExists { cluster: text("demo"), replica: text("mine") },
         ScalingRejection::ReplicaNotFound { cluster: text("demo"), replica: text("mine") },
         ScalingRejection::NameReserved { replica: text("mine_auto") },
+        ScalingRejection::NotSuspendable { cluster: text("demo") },
+        ScalingRejection::SizeNeeded { cluster: text("demo") },
     ]
 }
 
@@ -505,5 +551,15 @@ pub fn answers() -> Vec<Answer> {
         Answer::Reported(receipt),
         Answer::Action(Box::new(action())),
         Answer::PlacedCluster(placed),
+        Answer::Woke(Box::new(Woke {
+            cluster: samples::cluster(),
+            strategy: strategy_id(),
+            reason: WakeReason::ApiRequest,
+            already_running: false,
+            replicas_before: 0,
+            replicas_wanted: 2,
+            ready_in: Some(Span::from_secs(30)),
+            ready_by: Time::from_millis(NOON.as_millis() + 120_000),
+        })),
     ]
 }

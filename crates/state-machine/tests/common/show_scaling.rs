@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use loadline_state_machine::{
     Action, ActionStatus, Alteration, Answer, Change, Conclusion, Decision, Event, Held, Observation, Operation,
-    OperationEnd, Pause, Planned, ReplicaSpec, Resource, Seen, Stage, State, Step, Strategy, Target, Time,
+    OperationEnd, Override, Pause, Planned, ReplicaSpec, Resource, Seen, Stage, State, Step, Strategy, Target, Time,
 };
 
 pub fn event(event: &Event) -> String {
@@ -44,7 +44,14 @@ pub fn event(event: &Event) -> String {
             };
             format!("{cluster}, {what}, {}", asked.reason)
         }
-        Event::ClusterResumed { cluster, reason } => format!("{cluster}, {reason:?}"),
+        Event::ClusterResumed { cluster, reason } | Event::OverrideEnded { cluster, reason } => {
+            format!("{cluster}, {reason:?}")
+        }
+        Event::ClusterWoken { cluster, wake } => {
+            let ready = wake.ready_at.map_or("not ready yet", |_| "it runs");
+            format!("{cluster}, {}{}, {ready}", wake.reason.as_str(), if wake.cold { ", from zero" } else { "" })
+        }
+        Event::ClusterOverridden { cluster, floor } => format!("{cluster}, {}", overridden(floor)),
         Event::ClusterKnowledgeRestored { cluster, knowledge } => format!(
             "{cluster}, {} replicas, {} strategy states, {}",
             knowledge.signals.replicas.len(),
@@ -88,6 +95,15 @@ pub fn answer(answer: &Answer) -> String {
             format!("{heard} up to #{}{unknown}", receipt.sequence)
         }
         Answer::Action(shown) => action(shown),
+        Answer::Woke(woke) => format!(
+            "{}, {}, {} replicas of {}, ready in {}, by {}",
+            woke.reason.as_str(),
+            if woke.already_running { "already running" } else { "waking" },
+            woke.replicas_before,
+            woke.replicas_wanted,
+            woke.ready_in.map_or_else(|| "nobody knows".to_owned(), |span| span.to_string()),
+            clock(woke.ready_by)
+        ),
         other => panic!("{other:?} is not about scaling"),
     }
 }
@@ -309,6 +325,11 @@ pub fn clock(time: impl Display) -> String {
     time.to_string().replace("2026-11-16T", "").replace(".000Z", "").replace('Z', "")
 }
 
+fn overridden(floor: &Override) -> String {
+    let Override { replicas_min, size, reason, by, expires_at, .. } = floor;
+    format!("at least {replicas_min} of {size} until {}, {reason:?} of {by}", clock(expires_at))
+}
+
 /// Everything about scaling that the state holds.
 pub fn everything(state: &State) -> Vec<String> {
     let mut lines: Vec<String> = state.strategies().map(|shown| format!("strategy {}", strategy(shown))).collect();
@@ -328,6 +349,22 @@ pub fn everything(state: &State) -> Vec<String> {
                 shown += &format!(" hydrated {}/{}", hydration.hydrated, hydration.total);
             }
             lines.push(shown);
+        }
+        if let Some(shown) = standing.floor() {
+            lines.push(format!("cluster {} overridden: {}", cluster.name, overridden(shown)));
+        }
+        let idle = state.idle_state(cluster.id);
+        if let Some(at) = idle.as_ref().and_then(|idle| idle.scaled_to_zero_at) {
+            lines.push(format!("cluster {} at zero since {}", cluster.name, clock(at)));
+        }
+        if let Some(wake) = idle.and_then(|idle| idle.last_wake) {
+            let ready = wake.ready_at.map_or_else(|| "not ready".to_owned(), |at| format!("ready {}", clock(at)));
+            lines.push(format!(
+                "cluster {} woken {} ({}), {ready}",
+                cluster.name,
+                clock(wake.at),
+                wake.reason.as_str()
+            ));
         }
         if let Some(shown) = standing.pause() {
             lines.push(format!("cluster {} {}", cluster.name, pause(shown)));

@@ -72,6 +72,10 @@ macro_rules! conversations {
 }
 
 conversations! {
+    a_cluster_is_woken_by_hand_and_kept_awake,
+    a_wake_comes_between_two_replicas_of_a_scale_down,
+    an_override_holds_a_minimum_until_its_deadline,
+    a_node_suggests_what_nobody_has_said,
     a_backup_brings_strategies_back_and_ends_what_was_under_way,
     a_backup_starts_a_new_incarnation,
     a_bad_configuration_disables_only_itself,
