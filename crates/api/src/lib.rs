@@ -7,6 +7,7 @@
 pub mod fields;
 mod resources;
 mod role_writes;
+pub mod scale_to_zero;
 pub mod scaling;
 mod scaling_writes;
 mod signal_writes;

@@ -5,7 +5,7 @@ use loadline_state_machine::{
     Standing, State, Time, TokenView,
 };
 
-use crate::{scaling, v1};
+use crate::{scale_to_zero, scaling, v1};
 
 impl From<&Size> for v1::Size {
     fn from(size: &Size) -> v1::Size {
@@ -35,6 +35,8 @@ pub fn cluster(shown: &ClusterView, state: &State) -> v1::Cluster {
         backend: backend.as_ref().map_or_else(default, ToString::to_string),
         backend_is_default: backend.is_none(),
         pause: state.standing(cluster.id).and_then(Standing::pause).map(scaling::pause),
+        idle: state.idle_state(cluster.id).map(|idle| scale_to_zero::idle_state(&idle, state)),
+        r#override: state.standing(cluster.id).and_then(Standing::floor).map(scale_to_zero::overridden),
     }
 }
 
@@ -168,7 +170,8 @@ pub fn write_result(done: &Done, state: &State) -> v1::WriteResult {
         | Answer::Epoch(_)
         | Answer::Restored { .. }
         | Answer::Restoring { .. }
-        | Answer::Reported(_) => None,
+        | Answer::Reported(_)
+        | Answer::Woke(_) => None,
     };
     v1::WriteResult { resource, changed: done.changed }
 }
@@ -248,6 +251,8 @@ mod tests {
             backend: String::new(),
             backend_is_default: true,
             pause: None,
+            idle: None,
+            r#override: None,
         };
         assert_eq!(cluster(&demo(), &State::new()), nowhere);
         let state = with_default_backend("local");

@@ -43,6 +43,24 @@ impl Write {
         Write::one(request.options, Some(command), "", &[("name", "cluster")], Findings::default())
     }
 
+    pub fn override_cluster(request: v1::OverrideClusterRequest) -> Result<Write, Invalid> {
+        let v1::OverrideClusterRequest { options, cluster, replicas_min, size, reason, expires_in_ms } = request;
+        let command = Command::OverrideCluster {
+            cluster,
+            replicas_min,
+            size: Some(size).filter(|size| !size.is_empty()),
+            reason,
+            expires_in: Span::from_millis(expires_in_ms),
+        };
+        let renamed = &[("name", "cluster"), ("expires_in", "expires_in_ms")];
+        Write::one(options, Some(command), "", renamed, Findings::default())
+    }
+
+    pub fn clear_override(request: v1::ClearOverrideRequest) -> Result<Write, Invalid> {
+        let command = Command::ClearOverride { cluster: request.cluster };
+        Write::one(request.options, Some(command), "", &[("name", "cluster")], Findings::default())
+    }
+
     pub fn create_replica(request: v1::CreateReplicaRequest) -> Result<Write, Invalid> {
         let v1::CreateReplicaRequest { options, cluster, replica, size, allow_existing } = request;
         let command = Command::CreateReplica { cluster, replica, size, if_not_exists: allow_existing };

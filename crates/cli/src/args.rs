@@ -21,6 +21,7 @@ use crate::plan::PlanArgs;
 use crate::role_args::{CreateRoleArgs, Grant, Revoke, parse_secret};
 use crate::scaling_args::{CreateReplicaArgs, CreateStrategyArgs, PauseArgs, SignalArgs, Switch, Update};
 use crate::serve_args::ServeArgs;
+use crate::sleep_args::{OverrideArgs, SavingsArgs, WakeArgs};
 use crate::text::{parse_duration, parse_price};
 
 /// Variables that this command reads. Those of a node are in the server's list of keys.
@@ -143,6 +144,12 @@ pub(crate) enum Verb {
         /// Name of the cluster
         cluster: String,
     },
+    /// Bring back what idle_suspend took away, and keep it awake for a while
+    Wake(WakeArgs),
+    /// Show what suspending idle clusters was worth, day by day
+    Savings(SavingsArgs),
+    /// Keep a minimum of replicas for a while, whatever the strategies say
+    Override(OverrideArgs),
     /// Let an action that waits for an approval go ahead
     Approve {
         /// Its id, such as a12.3

@@ -21,6 +21,7 @@ mod role_args;
 mod scaling_args;
 mod serve_args;
 mod signal_lines;
+mod sleep_args;
 mod text;
 
 use std::process::ExitCode;

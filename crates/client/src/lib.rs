@@ -7,6 +7,7 @@
 //! - [`client`](Client): connecting, options, and the one loop that every call goes through (`call.rs`)
 //! - `admin.rs`: sizes, clusters, settings, transactions
 //! - `roles.rs`: roles, passwords, tokens, privileges
+//! - `scale_to_zero.rs`: waking, idle clusters, savings, overrides
 //! - `scaling.rs`: strategies, decisions, operations, actions, pauses, one report of signals
 //! - [`SignalStream`]: reports of a collector, recorded once each across nodes
 //! - `writes.rs`: writes of many callers on one stream
@@ -26,6 +27,7 @@ mod error;
 mod operator;
 mod request_id;
 mod roles;
+mod scale_to_zero;
 mod scaling;
 mod signals;
 mod status;
@@ -40,6 +42,7 @@ pub use error::{Error, FieldViolation, Refusal};
 pub use loadline_api::v1;
 pub use operator::SnapshotPart;
 pub use roles::{Secret, TokenKept, Usage};
+pub use scale_to_zero::Sleepers;
 pub use scaling::{ScalingWrite, Scope};
 pub use signals::{Acknowledged, Numbering, SignalOptions, SignalStream, Tally};
 pub use status::NodeReport;

@@ -108,7 +108,7 @@ fn failed(why: &str) -> Response {
 }
 
 async fn unknown(uri: Uri) -> Response {
-    let error = format!("there is no {}; there are /livez, /readyz and /metrics", uri.path());
+    let error = format!("there is no {}; there are /livez, /readyz, /metrics and /api/v1/scaling", uri.path());
     answer(StatusCode::NOT_FOUND, &json!({ "error": error }))
 }
 

@@ -1,5 +1,5 @@
 //! What only the leader does: it acts on the backends and looks at them, tells what scaling does, and raises the rules once
-//! every node knows them.
+//! every node knows them. It also tells the group, once, what its own configuration says about settings that nobody has set.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,12 +25,16 @@ pub(crate) async fn lead(
     proposals: Proposals,
     executor: Executor,
     collecting: bool,
+    suggestions: Vec<Suggestion>,
     closing: CancellationToken,
 ) {
     let name = node.status().name;
-    let raise_rules = RaiseRules { view: node.clone(), proposals, actor: Actor::node(format!("node {name}"), "duty") };
+    let actor = Actor::node(format!("node {name}"), "duty");
+    let suggest =
+        SuggestSettings { view: node.clone(), proposals: proposals.clone(), actor: actor.clone(), suggestions };
+    let raise_rules = RaiseRules { view: node.clone(), proposals, actor };
     let leadership = leaderships(&node).take_until(closing.cancelled_owned());
-    let duties = Duties::new().with(raise_rules).with(TellScaling { node });
+    let duties = Duties::new().with(raise_rules).with(suggest).with(TellScaling { node });
     let duties = if collecting { duties.with(executor.collecting()) } else { duties };
     executor.join(duties).run(leadership).await;
 }
@@ -78,6 +82,58 @@ impl RaiseRules {
             Ok(Ok(_)) => info!(%from, %to, "every node knows the new rules; entries are applied by them from now on"),
             Ok(Err(refused)) => warn!(%from, %to, "the rules stay as they are: {}", refused.rejection),
             Err(error) => warn!(%from, %to, "the rules stay as they are for now: {error}"),
+        }
+    }
+}
+
+/// Settings as this node was configured, by name.
+pub(crate) type Suggestion = (&'static str, String);
+
+/// What a node was configured with becomes a setting of the group if nobody has ever set it: state changes through the log
+/// alone, and a node that starts with another variable must not undo what an operator said. The first leader that has one wins.
+struct SuggestSettings {
+    view: Node,
+    proposals: Proposals,
+    actor: Actor,
+    suggestions: Vec<Suggestion>,
+}
+
+impl Duty for SuggestSettings {
+    fn name(&self) -> &'static str {
+        "suggest-settings"
+    }
+
+    fn perform(&self, tenure: Tenure) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            loop {
+                for (name, value) in self.unsaid() {
+                    if tenure.may_act() {
+                        self.suggest(name, value).await;
+                    }
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        })
+    }
+}
+
+impl SuggestSettings {
+    fn unsaid(&self) -> Vec<&Suggestion> {
+        let state = self.view.latest();
+        let unsaid = |name: &str| state.setting(name).is_some_and(|setting| setting.updated.is_none());
+        self.suggestions.iter().filter(|(name, _)| unsaid(name)).collect()
+    }
+
+    async fn suggest(&self, name: &str, value: &str) {
+        // No request id: suggested twice is set once.
+        let commands = vec![Command::SuggestSetting { name: name.to_owned(), value: value.to_owned() }];
+        let request = Request { actor: self.actor.clone(), request_id: None, commands };
+        match self.proposals.propose(request).await.map(|receipt| receipt.result) {
+            Ok(Ok(_)) => info!(name, value, "nobody had set this; it is as this node is configured now"),
+            Ok(Err(refused)) => {
+                warn!(name, value, "what this node is configured with is refused: {}", refused.rejection)
+            }
+            Err(error) => warn!(name, value, "what this node is configured with is not a setting yet: {error}"),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! - [`config`] is what a node is told; [`serve`] is the wiring; `shutdown` is its end;
 //! - `grpc` answers callers: `admin`, `watch`, `operator`, each behind a door (`limits`), with one map of `errors`;
 //! - `pg` answers SQL, over the protocol of PostgreSQL;
-//! - `http` answers probes and Prometheus, from `readiness` and `metrics`;
+//! - `http` answers probes and Prometheus, from `readiness` and `metrics`; `http_scaling` wakes clusters and tells what they saved;
 //! - `incoming` is what a simulator brings its own of: sockets, and the clock that answers are dated by;
 //! - `leading` is what only the leader does;
 //! - [`replay`] applies the journal of a node that is not running once more.
@@ -17,6 +17,7 @@ mod backend_figures;
 pub mod config;
 mod grpc;
 mod http;
+mod http_scaling;
 mod incoming;
 mod json_lines;
 mod leading;
@@ -32,6 +33,7 @@ mod scaling_log;
 mod serve;
 mod shutdown;
 mod signal_figures;
+mod waking;
 
 pub use config::ServerConfig;
 pub use incoming::Incoming;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use loadline_api::FILE_DESCRIPTOR_SET;
 use loadline_api::v1::admin_server::AdminServer;
 use loadline_api::v1::operator_server::OperatorServer;
+use loadline_api::v1::scale_to_zero_server::ScaleToZeroServer;
 use loadline_api::v1::scaling_server::ScalingServer;
 use loadline_api::v1::signals_server::SignalsServer;
 use loadline_api::v1::watch_server::WatchServer;
@@ -38,11 +39,13 @@ use crate::grpc::guard::Guard;
 use crate::grpc::limits::{Deadlines, Door};
 use crate::grpc::operator::OperatorService;
 use crate::grpc::restore::Restores;
+use crate::grpc::scale_to_zero::ScaleToZeroService;
 use crate::grpc::scaling::ScalingService;
 use crate::grpc::signals::SignalsService;
 use crate::grpc::watch::WatchService;
 use crate::grpc::writes::WritesService;
 use crate::http::Pages;
+use crate::http_scaling::{Remembering, ScalingPages};
 use crate::incoming::{Incoming, dated_by};
 use crate::leading;
 use crate::logging::init_logging;
@@ -53,6 +56,7 @@ use crate::proposals::Proposals;
 use crate::readiness::Readiness;
 use crate::scaling_figures;
 use crate::shutdown::{self, Remains};
+use crate::waking::Waking;
 
 /// How often health, which clients ask by gRPC, follows readiness.
 const HEALTH_EVERY: Duration = Duration::from_millis(250);
@@ -238,9 +242,11 @@ where
     let guard = Guard::new(node.clone(), config.trust == Trust::Loopback, pass);
     warn_if_open(&config);
     let exchange = Exchange { node: node.clone(), proposals: proposals.clone() };
+    let waking = Waking { exchange: exchange.clone(), closing: closing.clone() };
     let services = Services {
         admin: AdminService { exchange: exchange.clone(), guard: guard.clone() },
         scaling: ScalingService { exchange: exchange.clone() },
+        scale_to_zero: ScaleToZeroService { waking: waking.clone() },
         signals: SignalsService { proposals: proposals.clone(), closing: closing.clone() },
         writes: WritesService { exchange, closing: closing.clone() },
         watch: WatchService {
@@ -277,7 +283,9 @@ where
         metrics: Arc::clone(&metrics),
         disk_reserve: config.disk_reserve,
     };
-    let http = axum::serve(listeners.http, pages.router());
+    let scaling_pages = ScalingPages { waking, guard: guard.clone() };
+    let router = pages.router().merge(scaling_pages.router());
+    let http = axum::serve(listeners.http, Remembering(router));
 
     let stop_sql = CancellationToken::new();
     let pg = listeners.pg.map(|listener| {
@@ -299,6 +307,7 @@ where
             proposals,
             executor,
             world.collecting,
+            config.suggestions(),
             closing.clone(),
         ))),
         closing,
@@ -348,6 +357,7 @@ fn transport(limits: &Limits) -> tonic::transport::Server {
 struct Services {
     admin: AdminService,
     scaling: ScalingService,
+    scale_to_zero: ScaleToZeroService,
     signals: SignalsService,
     writes: WritesService,
     watch: WatchService,
@@ -360,6 +370,9 @@ impl Services {
         let admin =
             AdminServer::new(self.admin).max_decoding_message_size(message_in).max_encoding_message_size(message_out);
         let scaling = ScalingServer::new(self.scaling)
+            .max_decoding_message_size(message_in)
+            .max_encoding_message_size(message_out);
+        let scale_to_zero = ScaleToZeroServer::new(self.scale_to_zero)
             .max_decoding_message_size(message_in)
             .max_encoding_message_size(message_out);
         let signals = SignalsServer::new(self.signals)
@@ -375,6 +388,7 @@ impl Services {
         Routes::default()
             .add_service(doors.admin.named_layer(guard.named_layer(admin)))
             .add_service(doors.scaling.named_layer(guard.named_layer(scaling)))
+            .add_service(doors.scale_to_zero.named_layer(guard.named_layer(scale_to_zero)))
             .add_service(doors.signals.named_layer(guard.named_layer(signals)))
             .add_service(doors.writes.named_layer(guard.named_layer(writes)))
             .add_service(doors.watch.named_layer(guard.named_layer(watch)))
@@ -424,6 +438,8 @@ async fn ended_sql(pg: &mut Option<AbortOnDropHandle<io::Result<()>>>) -> ServeE
 struct Doors {
     admin: Door,
     scaling: Door,
+    /// Of its own, so that many who wait for clusters to wake keep nobody from anything else.
+    scale_to_zero: Door,
     /// Of its own, so that a flood of signals keeps nobody from changing a strategy.
     signals: Door,
     /// A stream has one place, however many callers share it.
@@ -441,6 +457,7 @@ impl Doors {
         Doors {
             admin: door("Admin", size(limits.requests_max)),
             scaling: door("Scaling", size(limits.requests_max)),
+            scale_to_zero: door("ScaleToZero", size(limits.watches_max)),
             signals: door("Signals", size(limits.requests_max)),
             writes: door("Writes", size(limits.requests_max)),
             watch: door("Watch", size(limits.watches_max)),
@@ -451,8 +468,8 @@ impl Doors {
     }
 
     fn all(&self) -> Vec<Door> {
-        let Doors { admin, scaling, signals, writes, watch, operator, helpers: _ } = self.clone();
-        vec![admin, scaling, signals, writes, watch, operator]
+        let Doors { admin, scaling, scale_to_zero, signals, writes, watch, operator, helpers: _ } = self.clone();
+        vec![admin, scaling, scale_to_zero, signals, writes, watch, operator]
     }
 }
 

@@ -13,6 +13,7 @@ mod roles;
 mod scaling;
 mod serve;
 mod signal;
+mod sleepers;
 mod snapshot;
 pub(crate) mod sql;
 mod status;
@@ -125,6 +126,9 @@ async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
         Verb::Explain { words } => scaling::explain(&words, session).await,
         Verb::Pause(args) => scaling::pause(args, session).await,
         Verb::Resume { cluster } => scaling::resume(cluster, session).await,
+        Verb::Wake(args) => sleepers::wake(args, session).await,
+        Verb::Savings(args) => sleepers::savings(&args, session).await,
+        Verb::Override(args) => sleepers::overrides(args, session).await,
         Verb::Approve { action } => scaling::approve(&action, session).await,
         Verb::Reject { action, reason } => scaling::reject(&action, reason, session).await,
         Verb::Signal(args) => scaling::signal(args, session).await,

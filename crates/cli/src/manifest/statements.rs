@@ -75,7 +75,12 @@ fn wanted(parsed: &Parsed) -> Result<Option<(String, Spec)>, String> {
             (String::new(), Spec::Strategy(strategy(create.kind, target(&create.target), &create.options)?))
         }
         Statement::CreateSignal(create) => (create.name.clone(), Spec::Signal(signal(create)?)),
-        Statement::Write(_) | Statement::CreateReplica(_) | Statement::DropReplica { .. } => {
+        Statement::Write(_)
+        | Statement::CreateReplica(_)
+        | Statement::DropReplica { .. }
+        | Statement::Wake(_)
+        | Statement::OverrideCluster(_)
+        | Statement::ClearOverride { .. } => {
             let what = "a file says what is to be there, and this is done once: run it with loadline sql -f";
             return Err(what.to_owned());
         }

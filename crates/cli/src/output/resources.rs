@@ -8,6 +8,7 @@ use std::fmt;
 use loadline_client::v1::{self, resource};
 use serde::Serialize;
 
+use super::idle::{IdleView, OverrideView};
 use super::scaling::{ActionView, DecisionView, OperationView, RoleView, StrategyView};
 use super::signals::SignalView;
 use super::{Column, View};
@@ -88,6 +89,10 @@ struct Metadata {
     backend_is_default: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pause: Option<PauseView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idle: Option<IdleView>,
+    #[serde(skip_serializing_if = "Option::is_none", rename = "override")]
+    overridden: Option<OverrideView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     default_value: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -249,6 +254,10 @@ impl ResourceView {
             ("Backend", metadata.backend.clone().unwrap_or_default()),
             ("By default", metadata.backend_is_default.map(|yes| yes.to_string()).unwrap_or_default()),
             ("Paused", metadata.pause.as_ref().map(ToString::to_string).unwrap_or_default()),
+            ("Overridden", metadata.overridden.as_ref().map(ToString::to_string).unwrap_or_default()),
+        ]);
+        pairs.extend(metadata.idle.iter().flat_map(IdleView::pairs));
+        pairs.extend([
             ("Id", metadata.id.clone().unwrap_or_default()),
             ("Created", metadata.create_time.clone().unwrap_or_default()),
             ("Created at revision", number(metadata.create_revision)),
@@ -291,6 +300,8 @@ impl From<v1::Cluster> for ClusterView {
                 backend_is_default: Some(cluster.backend_is_default).filter(|_| !cluster.backend.is_empty()),
                 backend: Some(cluster.backend).filter(|backend| !backend.is_empty()),
                 pause: cluster.pause.map(PauseView::from),
+                idle: cluster.idle.map(IdleView::from),
+                overridden: cluster.r#override.map(OverrideView::from),
                 ..Metadata::default()
             },
         }

@@ -34,6 +34,9 @@ pub(super) enum Field {
     LogLevel(fn(&mut ServerConfig) -> &mut String),
     LogFormat(fn(&mut ServerConfig) -> &mut LogFormat),
     Trust(fn(&mut ServerConfig) -> &mut Trust),
+    /// Nothing if this node has no opinion.
+    SuggestedDuration(fn(&mut ServerConfig) -> &mut Option<Duration>, Duration, Duration),
+    SuggestedFlag(fn(&mut ServerConfig) -> &mut Option<bool>),
 }
 
 const KIB: u64 = 1024;
@@ -63,7 +66,7 @@ pub static KEYS: &[Key] = &[
     Key {
         name: "http_listen",
         default: "127.0.0.1:8700",
-        help: "Address to listen on for /livez, /readyz and /metrics.",
+        help: "Address to listen on for /livez, /readyz, /metrics and /api/v1/scaling.",
         field: Field::Address(|c| &mut c.http_listen),
     },
     Key {
@@ -165,6 +168,54 @@ pub static KEYS: &[Key] = &[
         help: "Who needs no login where roles can log in: nobody, or loopback, which is everybody on this machine and for \
                development only.",
         field: Field::Trust(|c| &mut c.trust),
+    },
+    Key {
+        name: "scale_to_zero.idle_threshold",
+        default: "",
+        help: "Time without use after which clusters are suspended; becomes the setting scale_to_zero_idle_threshold of the group \
+               if nobody has ever set that.",
+        field: Field::SuggestedDuration(
+            |c| &mut c.scale_to_zero.idle_threshold,
+            Duration::from_secs(1),
+            Duration::from_secs(365 * 86_400),
+        ),
+    },
+    Key {
+        name: "scale_to_zero.keep_alive",
+        default: "",
+        help: "How long a woken cluster is kept awake; becomes scale_to_zero_keep_alive if nobody has ever set that.",
+        field: Field::SuggestedDuration(
+            |c| &mut c.scale_to_zero.keep_alive,
+            Duration::ZERO,
+            Duration::from_secs(30 * 86_400),
+        ),
+    },
+    Key {
+        name: "scale_to_zero.cold_start_timeout",
+        default: "",
+        help: "How long a woken cluster may take to become ready; becomes scale_to_zero_cold_start_timeout if nobody has ever \
+               set that.",
+        field: Field::SuggestedDuration(
+            |c| &mut c.scale_to_zero.cold_start_timeout,
+            Duration::from_secs(1),
+            Duration::from_secs(86_400),
+        ),
+    },
+    Key {
+        name: "scale_to_zero.check_interval",
+        default: "",
+        help: "Accepted and without effect: idle clusters are looked at when their deadline comes, not every so often.",
+        field: Field::SuggestedDuration(
+            |c| &mut c.scale_to_zero.check_interval,
+            Duration::from_secs(1),
+            Duration::from_secs(86_400),
+        ),
+    },
+    Key {
+        name: "scale_to_zero.cost_tracking",
+        default: "",
+        help: "Whether savings are counted; becomes scale_to_zero_cost_tracking if nobody has ever set that.",
+        field: Field::SuggestedFlag(|c| &mut c.scale_to_zero.cost_tracking),
     },
     Key {
         name: "limits.streams_max",
@@ -303,7 +354,8 @@ impl Key {
             Field::Path(_) => "PATH",
             Field::Address(_) => "HOST:PORT",
             Field::Addresses(_) => "HOST:PORT,...",
-            Field::Duration(..) => "DURATION",
+            Field::Duration(..) | Field::SuggestedDuration(..) => "DURATION",
+            Field::SuggestedFlag(_) => "BOOL",
             Field::Bytes(..) => "BYTES",
             Field::Count(..) => "COUNT",
             Field::LogLevel(_) => "LEVEL",
@@ -325,6 +377,8 @@ impl Key {
             Field::Count(at, ..) => at(&mut copy).to_string(),
             Field::LogFormat(at) => at(&mut copy).to_string(),
             Field::Trust(at) => at(&mut copy).to_string(),
+            Field::SuggestedDuration(at, ..) => at(&mut copy).map(values::show_duration).unwrap_or_default(),
+            Field::SuggestedFlag(at) => at(&mut copy).map(|flag| flag.to_string()).unwrap_or_default(),
         }
     }
 
@@ -341,6 +395,8 @@ impl Key {
             Field::LogLevel(at) => *at(config) = values::log_level(raw)?,
             Field::LogFormat(at) => *at(config) = values::log_format(raw)?,
             Field::Trust(at) => *at(config) = values::trust(raw)?,
+            Field::SuggestedDuration(at, min, max) => *at(config) = Some(values::duration(raw, min, max)?),
+            Field::SuggestedFlag(at) => *at(config) = Some(values::flag(raw)?),
         }
         Ok(())
     }
@@ -390,6 +446,7 @@ impl Default for ServerConfig {
                 keepalive_timeout: zero,
                 connection_age_max: zero,
             },
+            scale_to_zero: super::ScaleToZero::default(),
             backends: Vec::new(),
         };
         for key in KEYS.iter().filter(|key| !key.default.is_empty()) {
@@ -420,7 +477,8 @@ mod tests {
                 Field::Name(_) => "other",
                 Field::Path(_) => "/other",
                 Field::Address(_) | Field::Addresses(_) => "other:1",
-                Field::Duration(_, _, max) => &values::show_duration(max),
+                Field::Duration(_, _, max) | Field::SuggestedDuration(_, _, max) => &values::show_duration(max),
+                Field::SuggestedFlag(_) => "false",
                 Field::Bytes(_, _, max) => &values::show_bytes(max),
                 Field::Count(_, _, max) => &max.to_string(),
                 Field::LogLevel(_) => "trace",

@@ -46,6 +46,7 @@ pub struct ServerConfig {
     pub peer_secret_file: PathBuf,
     pub trust: Trust,
     pub limits: Limits,
+    pub scale_to_zero: ScaleToZero,
     /// Where replicas live, as this node reaches it; by name.
     pub backends: Vec<BackendTable>,
 }
@@ -69,6 +70,17 @@ pub struct Limits {
     pub keepalive_interval: Duration,
     pub keepalive_timeout: Duration,
     pub connection_age_max: Duration,
+}
+
+/// What becomes a setting of the group if nobody has ever set it. Nothing: this node has no opinion.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScaleToZero {
+    pub idle_threshold: Option<Duration>,
+    pub keep_alive: Option<Duration>,
+    pub cold_start_timeout: Option<Duration>,
+    /// Without effect: deadlines are looked at when they come, not every so often.
+    pub check_interval: Option<Duration>,
+    pub cost_tracking: Option<bool>,
 }
 
 /// Who needs no login where everybody else does.
@@ -105,6 +117,20 @@ impl fmt::Display for LogFormat {
 }
 
 impl ServerConfig {
+    /// The settings that this node is configured with.
+    pub(crate) fn suggestions(&self) -> Vec<(&'static str, String)> {
+        let ScaleToZero { idle_threshold, keep_alive, cold_start_timeout, check_interval: _, cost_tracking } =
+            self.scale_to_zero;
+        let span = |name, value: Option<Duration>| value.map(|value| (name, values::show_duration(value)));
+        let all = [
+            span("scale_to_zero_idle_threshold", idle_threshold),
+            span("scale_to_zero_keep_alive", keep_alive),
+            span("scale_to_zero_cold_start_timeout", cold_start_timeout),
+            cost_tracking.map(|value| ("scale_to_zero_cost_tracking", value.to_string())),
+        ];
+        all.into_iter().flatten().collect()
+    }
+
     /// Each key with the value in force, as it would be written in the file. Secrets are never among them.
     pub fn effective(&self) -> Vec<(String, String)> {
         let keys = KEYS.iter().map(|key| (key.name.to_owned(), key.show(self)));

@@ -228,6 +228,15 @@ pub(super) fn trust(raw: &Raw) -> Result<Trust, String> {
     }
 }
 
+pub(super) fn flag(raw: &Raw) -> Result<bool, String> {
+    const WANTED: &str = "\"true\" or \"false\"";
+    match raw.text(WANTED)? {
+        "true" | "on" | "yes" | "1" => Ok(true),
+        "false" | "off" | "no" | "0" => Ok(false),
+        other => Err(format!("{other:?} is neither; write {WANTED}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -72,7 +72,7 @@ impl Exchange {
         }
     }
 
-    pub(super) async fn read(&self, consistency: i32) -> Result<Arc<State>, Status> {
+    pub(crate) async fn read(&self, consistency: i32) -> Result<Arc<State>, Status> {
         let stale = fields::stale_allowed("consistency", consistency).map_err(errors::invalid)?;
         let consistency = if stale { Consistency::Stale } else { Consistency::Linearizable };
         self.node.read(consistency).await.map_err(|error| errors::read(&error))

@@ -79,6 +79,14 @@ impl Guard {
         Err(errors::unauthenticated("NOT_A_PEER", message))
     }
 
+    /// Who asks over HTTP, found out as for gRPC.
+    pub(crate) async fn admit(&self, headers: &HeaderMap, from: Option<IpAddr>) -> Result<Actor, Status> {
+        let said = actor::said(headers, from)?;
+        let source = from.map_or_else(|| "http".to_owned(), |address| format!("http {address}"));
+        let actor = Actor::new(&said.name, source);
+        self.authenticate(Call { actor, from, credential: credential(headers) }).await
+    }
+
     async fn authenticate(&self, call: Call) -> Result<Actor, Status> {
         let state = self.node.latest();
         match &call.credential {

@@ -31,7 +31,7 @@ pub(crate) enum Lasts {
 }
 
 /// Every method, so that a path that a caller made up does not become a label of its own.
-pub(crate) const METHODS: [(&str, &str, Lasts); 64] = [
+pub(crate) const METHODS: [(&str, &str, Lasts); 69] = [
     ("Admin", "CreateSize", Lasts::AMoment),
     ("Admin", "GetSize", Lasts::AMoment),
     ("Admin", "ListSizes", Lasts::AMoment),
@@ -85,6 +85,11 @@ pub(crate) const METHODS: [(&str, &str, Lasts); 64] = [
     ("Scaling", "GetAction", Lasts::AMoment),
     ("Scaling", "ListActions", Lasts::AMoment),
     ("Scaling", "Explain", Lasts::AMoment),
+    ("ScaleToZero", "Wake", Lasts::AsLongAsItTakes),
+    ("ScaleToZero", "ListIdleStates", Lasts::AMoment),
+    ("ScaleToZero", "GetSavings", Lasts::AMoment),
+    ("ScaleToZero", "OverrideCluster", Lasts::AMoment),
+    ("ScaleToZero", "ClearOverride", Lasts::AMoment),
     ("Signals", "ReportSignals", Lasts::AMoment),
     ("Signals", "StreamSignals", Lasts::AsLongAsItTakes),
     ("Writes", "StreamWrites", Lasts::AsLongAsItTakes),

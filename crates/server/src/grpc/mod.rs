@@ -13,6 +13,7 @@ mod listing;
 pub(crate) mod operator;
 mod pages;
 pub(crate) mod restore;
+pub(crate) mod scale_to_zero;
 pub(crate) mod scaling;
 pub(crate) mod signals;
 pub(crate) mod watch;

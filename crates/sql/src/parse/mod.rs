@@ -12,6 +12,7 @@ mod roles;
 mod scaling;
 mod sessions;
 mod signals;
+mod sleepers;
 mod suggest;
 mod tree;
 
@@ -54,6 +55,7 @@ const FIRST_WORDS: &[&str] = &[
     "ABORT",
     "ALTER",
     "BEGIN",
+    "CLEAR",
     "COMMIT",
     "CREATE",
     "DEALLOCATE",
@@ -64,6 +66,7 @@ const FIRST_WORDS: &[&str] = &[
     "EXPLAIN",
     "GRANT",
     "INSERT",
+    "OVERRIDE",
     "RESET",
     "REVOKE",
     "ROLLBACK",
@@ -74,6 +77,7 @@ const FIRST_WORDS: &[&str] = &[
     "TABLE",
     "UPDATE",
     "VALUES",
+    "WAKE",
     "WITH",
 ];
 
@@ -124,6 +128,9 @@ fn statement(text: &str, tokens: &[cursor::Token]) -> Result<Statement, ParseErr
         Some("DEALLOCATE") => sessions::deallocate(&mut at)?,
         Some("CLOSE") if at.word_is(1, "ALL") => at.past(2, Statement::CloseAll),
         Some("UNLISTEN") if at.star_is(1) => at.past(2, Statement::UnlistenAll),
+        Some("WAKE") => sleepers::wake(&mut at)?,
+        Some("OVERRIDE") => sleepers::overrides(&mut at)?,
+        Some("CLEAR") => sleepers::clear(&mut at)?,
         Some("GRANT") => roles::grant(&mut at)?,
         Some("REVOKE") => roles::revoke(&mut at)?,
         Some("SELECT" | "WITH" | "VALUES" | "TABLE" | "INSERT" | "UPDATE" | "DELETE" | "EXPLAIN") => tree::read(&at)?,

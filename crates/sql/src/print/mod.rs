@@ -5,9 +5,12 @@
 
 use std::fmt;
 
+use loadline_state_machine::WakeReason;
+
 use crate::statement::{
-    AlterSignal, CreateCluster, CreateReplica, CreateSignal, Isolation, Password, Privileges, PrivilegesOn,
-    RoleOptions, ShowActions, SignalSaying, Statement, StrategyOption, TargetName, TransactionModes, Value,
+    AlterSignal, CreateCluster, CreateReplica, CreateSignal, Isolation, OverrideCluster, Password, Privileges,
+    PrivilegesOn, RoleOptions, ShowActions, SignalSaying, Statement, StrategyOption, TargetName, TransactionModes,
+    Value, Wake,
 };
 
 /// Words that are no names unless they are quoted: where a name may stand, one of them begins something else.
@@ -292,6 +295,27 @@ impl fmt::Display for Statement {
             Self::DropReplica { cluster, replica, if_exists } => {
                 let unless = when(*if_exists, IF_EXISTS);
                 write!(f, "DROP CLUSTER REPLICA{unless} {}.{}", quote_identifier(cluster), quote_identifier(replica))
+            }
+            Self::Wake(Wake { clusters, reason }) => {
+                match clusters {
+                    None => f.write_str("WAKE ALL CLUSTERS")?,
+                    Some(clusters) => write!(f, "WAKE CLUSTER {}", names(clusters))?,
+                }
+                match reason {
+                    WakeReason::Manual => Ok(()),
+                    reason => write!(f, " REASON {}", quote_literal(reason.as_str())),
+                }
+            }
+            Self::OverrideCluster(OverrideCluster { cluster, replicas_min, size, expires_in, reason }) => {
+                write!(f, "OVERRIDE CLUSTER {} MIN {replicas_min}", quote_identifier(cluster))?;
+                if let Some(size) = size {
+                    write!(f, " SIZE = {}", quote_literal(size))?;
+                }
+                write!(f, " FOR {}", quote_literal(&expires_in.to_string()))?;
+                if reason.is_empty() { Ok(()) } else { write!(f, " REASON {}", quote_literal(reason)) }
+            }
+            Self::ClearOverride { cluster } => {
+                write!(f, "CLEAR OVERRIDE FOR CLUSTER {}", quote_identifier(cluster))
             }
             Self::ExplainCluster { cluster } => write!(f, "EXPLAIN SCALING FOR CLUSTER {}", quote_identifier(cluster)),
             Self::ExplainAction { action } => match action.parse::<u64>() {

@@ -7,8 +7,7 @@
 mod place;
 mod value;
 
-use loadline_state_machine::Span;
-pub use loadline_state_machine::{SignalKind, StrategyKind, TargetName};
+pub use loadline_state_machine::{SignalKind, Span, StrategyKind, TargetName, WakeReason};
 pub use place::Place;
 pub use sqlparser::ast::{SetExpr, Statement as Tree};
 pub use value::Value;
@@ -69,6 +68,12 @@ pub enum Statement {
         cluster: String,
         replica: String,
         if_exists: bool,
+    },
+
+    Wake(Wake),
+    OverrideCluster(OverrideCluster),
+    ClearOverride {
+        cluster: String,
     },
 
     /// `EXPLAIN SCALING FOR CLUSTER`: why it is as it is.
@@ -213,6 +218,24 @@ pub struct CreateCluster {
     /// The size of a first replica, if there is to be one.
     pub size: Option<String>,
     pub backend: Option<String>,
+}
+
+/// `WAKE`: what was suspended comes back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wake {
+    /// Nothing: every cluster that is at zero.
+    pub clusters: Option<Vec<String>>,
+    pub reason: WakeReason,
+}
+
+/// `OVERRIDE CLUSTER`: at least so many replicas, for a while.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OverrideCluster {
+    pub cluster: String,
+    pub replicas_min: u32,
+    pub size: Option<String>,
+    pub expires_in: Span,
+    pub reason: String,
 }
 
 /// `CREATE CLUSTER REPLICA cluster.replica SIZE = '..'`.

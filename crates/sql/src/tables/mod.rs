@@ -20,6 +20,7 @@ mod engine;
 pub(crate) mod error;
 mod events;
 mod functions;
+mod idle;
 mod json;
 mod kinds;
 mod nodes;
@@ -47,6 +48,8 @@ pub(crate) static TABLES: &[&dyn Table] = &[
     &clusters::CLUSTERS,
     &replicas::REPLICAS,
     &sizes::SIZES,
+    &idle::IDLE_STATE,
+    &idle::SAVINGS_DAILY,
     &signals::SIGNALS,
     &configured_signals::CONFIGURED_SIGNALS,
     &decisions::DECISIONS,

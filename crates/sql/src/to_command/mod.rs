@@ -195,6 +195,29 @@ pub fn change_with(
             replica: replica.clone(),
             allow_missing: *if_exists,
         }),
+        Statement::Wake(wake) => {
+            let all = || {
+                let at_zero = state.clusters_at_zero().filter_map(|id| state.cluster_by_id(id));
+                at_zero.map(|cluster| cluster.name.clone()).collect()
+            };
+            let clusters: Vec<String> = wake.clusters.clone().unwrap_or_else(all);
+            let mut change = Change::default();
+            for cluster in clusters {
+                change.add(Command::WakeCluster { cluster, reason: wake.reason }, None);
+            }
+            if change.commands.is_empty() {
+                change.note_once("no cluster is at zero");
+            }
+            change
+        }
+        Statement::OverrideCluster(wanted) => Change::one(Command::OverrideCluster {
+            cluster: wanted.cluster.clone(),
+            replicas_min: wanted.replicas_min,
+            size: wanted.size.clone(),
+            reason: wanted.reason.clone(),
+            expires_in: wanted.expires_in,
+        }),
+        Statement::ClearOverride { cluster } => Change::one(Command::ClearOverride { cluster: cluster.clone() }),
         _ => return Ok(None),
     }))
 }
