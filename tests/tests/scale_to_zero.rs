@@ -158,7 +158,10 @@ async fn a_cluster_falls_asleep_after_the_threshold_and_wakes_by_api_and_by_acti
 
     // What it was worth. A replica of this size costs 0.1 an hour.
     let (code, saved) = http(&address, "GET", &format!("{policy}/savings"), None).await?;
-    ensure!(code == 200 && saved["period"] == "last_30_days" && saved["policy_id"] == asleep.strategy, "{code} {saved}");
+    ensure!(
+        code == 200 && saved["period"] == "last_30_days" && saved["policy_id"] == asleep.strategy,
+        "{code} {saved}"
+    );
     ensure!(saved["daily_breakdown"].as_array().is_some_and(|days| !days.is_empty()), "{saved}");
     let (_, summary) = http(&address, "GET", "/api/v1/scaling/savings/summary?since=7d", None).await?;
     ensure!(summary["period"] == "last_7_days" && summary["policies"][0]["cluster"] == "demo", "{summary}");
