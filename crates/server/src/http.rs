@@ -11,6 +11,7 @@ use axum::routing::get;
 use loadline_raft_node::{Node, Role};
 use serde_json::json;
 
+use crate::http_signals::SignalPages;
 use crate::metrics::{Metrics, Standing};
 use crate::readiness::Readiness;
 use crate::scaling_figures;
@@ -23,6 +24,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone)]
 pub(crate) struct Pages {
+    pub(crate) signals: SignalPages,
     pub(crate) node: Node,
     pub(crate) readiness: Readiness,
     pub(crate) metrics: Arc<Metrics>,
@@ -31,6 +33,7 @@ pub(crate) struct Pages {
 
 impl Pages {
     pub(crate) fn router(self) -> Router {
+        let signals = self.signals.clone().router();
         Router::new()
             .route("/livez", get(live))
             .route("/health", get(live))
@@ -40,6 +43,7 @@ impl Pages {
             .fallback(unknown)
             .method_not_allowed_fallback(not_allowed)
             .with_state(self)
+            .merge(signals)
     }
 
     /// What is read at the moment of asking.
@@ -108,7 +112,8 @@ fn failed(why: &str) -> Response {
 }
 
 async fn unknown(uri: Uri) -> Response {
-    let error = format!("there is no {}; there are /livez, /readyz, /metrics and /api/v1/scaling", uri.path());
+    let error =
+        format!("there is no {}; there are /livez, /readyz, /metrics, /api/v1/scaling and /api/v1/signals", uri.path());
     answer(StatusCode::NOT_FOUND, &json!({ "error": error }))
 }
 

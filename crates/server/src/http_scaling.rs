@@ -44,7 +44,7 @@ pub(crate) struct ScalingPages {
 
 /// Where a call came from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Caller(SocketAddr);
+pub(crate) struct Caller(pub(crate) SocketAddr);
 
 /// Hands every connection the pages, and the pages where it came from.
 #[derive(Debug, Clone)]
@@ -83,7 +83,7 @@ impl ScalingPages {
 }
 
 /// The same error as gRPC's, under the status that HTTP has for it.
-struct Failed(Status);
+pub(crate) struct Failed(Status);
 
 impl From<Status> for Failed {
     fn from(status: Status) -> Failed {

@@ -18,6 +18,7 @@ pub mod config;
 mod grpc;
 mod http;
 mod http_scaling;
+mod http_signals;
 mod incoming;
 mod json_lines;
 mod leading;

@@ -46,6 +46,7 @@ use crate::grpc::watch::WatchService;
 use crate::grpc::writes::WritesService;
 use crate::http::Pages;
 use crate::http_scaling::{Remembering, ScalingPages};
+use crate::http_signals::SignalPages;
 use crate::incoming::{Incoming, dated_by};
 use crate::leading;
 use crate::logging::init_logging;
@@ -278,6 +279,10 @@ where
         .add_routes(routes)
         .serve_with_incoming_shutdown(listeners.grpc.connections(), stop_accepting.clone().cancelled_owned());
     let pages = Pages {
+        signals: SignalPages {
+            exchange: Exchange { node: node.clone(), proposals: proposals.clone() },
+            guard: guard.clone(),
+        },
         node: node.clone(),
         readiness: readiness.clone(),
         metrics: Arc::clone(&metrics),

@@ -35,7 +35,7 @@ impl Exchange {
     }
 
     /// Has it recorded, or only says what would come of it.
-    pub(super) async fn record(&self, actor: Asking, write: Write) -> Result<WriteResponse, Status> {
+    pub(crate) async fn record(&self, actor: Asking, write: Write) -> Result<WriteResponse, Status> {
         let asked = Asked { actor, request_id: write.request_id, commands: write.commands.clone() };
         if write.validate_only {
             let done = Box::pin(self.node.rehearse(asked)).await.map_err(|error| errors::read(&error))?;

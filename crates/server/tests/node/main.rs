@@ -8,6 +8,7 @@ mod admin;
 mod common;
 mod group;
 mod http;
+mod http_signals;
 mod limits;
 mod operator;
 mod scaling;
