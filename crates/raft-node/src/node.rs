@@ -338,7 +338,7 @@ impl Inner {
             observer: self.observer.clone(),
             stop: self.stop.clone(),
         });
-        let log = LogStore::new(self.storage.wal.clone());
+        let log = LogStore::new(self.storage.wal.clone(), identity.node_id);
         tracing::info!(group = identity.group, id = identity.node_id, "starting Raft");
         let raft = Raft::new(identity.node_id, Arc::new(config), network, log, machine)
             .await

@@ -12,13 +12,13 @@ use loadline_state_machine::{Command, Entry, Epoch, LogIndex, NodeNumber, Reques
 use openraft::ReadPolicy;
 use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver as _;
-use openraft::impls::ProgressResponder;
+use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::clock::{Stamps, announced_time};
 use crate::lease::{Lease, Office};
 use crate::node::{Inner, Running};
-use crate::types::{LeaderId, Payload, ServerMetrics, committed};
+use crate::types::{LeaderId, Payload, ServerMetrics, Then, committed};
 use crate::{membership, probe, proposer};
 
 /// A wait between attempts to announce, while there is no majority to announce to.
@@ -144,9 +144,10 @@ async fn try_announce(inner: &Inner, running: &Running, leader: LeaderId, lease:
         requests.push(proposer::own_request(inner, vec![Command::FoundGroup { nodes }]));
     }
     let sealed = Sealed::seal(Entry { stamped_at: time, requests });
-    let (responder, answered) = ProgressResponder::complete_only();
+    let (answer, answered) = oneshot::channel();
     let payload = Payload(Bytes::from_owner(sealed.bytes().clone()));
-    running.raft.write(payload).with_leader(committed(leader)).responder(responder).await.ok()?;
+    let then = Then::new(move |outcome| drop(answer.send(outcome)));
+    running.raft.write(payload).with_leader(committed(leader)).responder(then).await.ok()?;
     let response = answered.await.ok()?.ok()?;
     let refused = response.data.0.iter().find_map(|receipt| receipt.result.as_ref().err());
     if let Some(refused) = refused {

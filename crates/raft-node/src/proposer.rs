@@ -12,7 +12,6 @@ use bytes::Bytes;
 use loadline_api::raft as wire;
 use loadline_state_machine::{Actor, Command, Entry, Receipt, Refused, Rejection, Request, RulesVersion, Sealed, Time};
 use openraft::errors::ClientWriteError;
-use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
@@ -22,7 +21,7 @@ use crate::errors::ProposeError;
 use crate::forward;
 use crate::lease::Lease;
 use crate::node::{Inner, Running};
-use crate::types::{LeaderId, Payload, Types, committed};
+use crate::types::{LeaderId, Payload, Then, Types, committed};
 
 /// The largest request. A chunk of a restored backup is the largest that there is reason for.
 pub const REQUEST_BYTES_MAX: usize = 2 << 20;
@@ -305,32 +304,35 @@ pub(crate) async fn serve(
             continue;
         }
         let stamped_at = stamps.next(inner.clock.boottime());
-        let proposed = propose_entry(inner, running, office, stamped_at, requests).await;
+        let proposed = propose_entry(
+            inner,
+            running,
+            office,
+            stamped_at,
+            requests,
+            Then::new(move |outcome| {
+                settle(answers, outcome);
+                drop(permit);
+            }),
+        )
+        .await;
         last_entry = Instant::now();
-        // Without Raft nothing was appended, and nothing will be.
-        let Some(outcome) = proposed else {
-            turn_away(answers);
+        if !proposed {
             break;
-        };
-        inner.tasks.spawn(async move {
-            settle(answers, outcome.await);
-            drop(permit);
-        });
+        }
     }
     turn_away(left_over.map(|waiting| waiting.answer));
 }
 
-type Oneshot = <crate::runtime::Runtime as openraft::AsyncRuntime>::Oneshot;
-type Outcome = <Oneshot as openraft::async_runtime::Oneshot>::Receiver<ClientWriteResult<Types>>;
-
-/// Hands one entry to Raft. None: Raft is gone.
+/// Hands one entry to Raft, which calls `then` when it is applied, or refused. False: Raft is gone.
 async fn propose_entry(
     inner: &Inner,
     running: &Running,
     office: LeaderId,
     stamped_at: Time,
     mut requests: Vec<Request>,
-) -> Option<Outcome> {
+    then: Then<ClientWriteResult<Types>>,
+) -> bool {
     if requests.is_empty() {
         requests.push(own_request(inner, vec![Command::Tick]));
     }
@@ -338,9 +340,7 @@ async fn propose_entry(
     let sealed = Sealed::seal(Entry { stamped_at, requests });
     let bytes = Bytes::from_owner(sealed.bytes().clone());
     inner.observer.proposed(count, bytes.len());
-    let (responder, outcome) = ProgressResponder::complete_only();
-    running.raft.write(Payload(bytes)).with_leader(committed(office)).responder(responder).await.ok()?;
-    Some(outcome)
+    running.raft.write(Payload(bytes)).with_leader(committed(office)).responder(then).await.is_ok()
 }
 
 /// A request of the node itself. It may safely happen twice, so it goes without an id.
@@ -348,20 +348,19 @@ pub(crate) fn own_request(inner: &Inner, commands: Vec<Command>) -> Request {
     Request { actor: Actor::node("loadline", inner.config.name.clone()), request_id: None, commands }
 }
 
-fn settle<E>(answers: Vec<Answer>, outcome: Result<ClientWriteResult<Types>, E>) {
+fn settle(answers: Vec<Answer>, outcome: ClientWriteResult<Types>) {
     match outcome {
-        Ok(Ok(response)) => {
+        Ok(response) => {
             // A tick has a receipt that nobody waits for, and who gave up waiting was told that it is unknown.
             for (answer, receipt) in answers.into_iter().zip(response.data.0) {
                 drop(answer.send(Ok(receipt)));
             }
         }
-        Ok(Err(ClientWriteError::LogEntryDiscarded(_))) => {
+        Err(ClientWriteError::LogEntryDiscarded(_)) => {
             unknown_to_all(answers, "another leader was elected meanwhile");
         }
         // Every other refusal comes before anything is appended.
-        Ok(Err(_)) => turn_away(answers),
-        Err(_) => unknown_to_all(answers, "this node stopped"),
+        Err(_) => turn_away(answers),
     }
 }
 

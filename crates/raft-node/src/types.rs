@@ -14,16 +14,48 @@ use openraft::vote::RaftLeaderId as _;
 use crate::runtime::Runtime;
 use crate::storage::state_machine::Machine;
 
-openraft::declare_raft_types!(
-    /// The types of this project's Raft group.
-    pub(crate) Types:
-        D = Payload,
-        R = Receipts,
-        Node = Member,
-        // At most one leader in a term, as the announcement of a leader in the log says.
-        LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>,
-        AsyncRuntime = Runtime,
-);
+/// The types of this project's Raft group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Types;
+
+impl openraft::RaftTypeConfig for Types {
+    type D = Payload;
+    type R = Receipts;
+    type NodeId = u64;
+    type Node = Member;
+    type Term = u64;
+    // At most one leader in a term, as the announcement of a leader in the log says.
+    type LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>;
+    type Vote = openraft::impls::Vote<Self::LeaderId>;
+    type Payload = openraft::EntryPayload<Payload, u64, Member>;
+    type Entry = openraft::Entry<<Self::LeaderId as openraft::vote::RaftLeaderId>::Committed, Self::Payload>;
+    type AsyncRuntime = Runtime;
+    type Responder<T>
+        = Then<T>
+    where
+        T: openraft::OptionalSend + 'static;
+    type Batch<T>
+        = openraft::impls::InlineBatch<T>
+    where
+        T: openraft::OptionalSend + 'static;
+    type ErrorSource = openraft::impls::BoxedErrorSource;
+}
+
+/// What is to be done when an entry is applied or refused: there and then, without a task that waits for it. If Raft goes
+/// without a word, so does this, and whoever waits for what it holds notices.
+pub(crate) struct Then<T>(Box<dyn FnOnce(T) + Send>);
+
+impl<T> Then<T> {
+    pub(crate) fn new(done: impl FnOnce(T) + Send + 'static) -> Self {
+        Self(Box::new(done))
+    }
+}
+
+impl<T: 'static> openraft::raft::responder::Responder<Types, T> for Then<T> {
+    fn on_complete(self, result: T) {
+        (self.0)(result);
+    }
+}
 
 /// One sealed entry of the state machine.
 #[derive(Clone, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 //!
 //! A call changes what readers see and takes its place in the queue under one lock, so that the order on disk is the
 //! order of the calls. Whoever writes takes everything that waits as one batch. In [`Threading::Thread`] that is a thread
-//! of its own, in [`Threading::Inline`] the caller; both run [`Core::work`].
+//! of its own, or a caller that would rather wait than change threads twice, if nobody is at it; in [`Threading::Inline`]
+//! always the caller. All of them run [`Core::work`], one at a time.
 //!
 //! After the first failure nothing is written any more and everybody is told so: the kernel may have dropped what it could
 //! not write, and a second, successful sync would then lie.
@@ -28,7 +29,7 @@ pub(super) struct Shared {
     pub(super) disk_bytes: u64,
     pub(super) failed: Option<String>,
     queue: Queue,
-    /// Somebody is in [`Core::work`]. Inline, a callback that calls the log again must leave the work to them.
+    /// Somebody is in [`Core::work`]. A callback that calls the log again must leave the work to them.
     working: bool,
     closing: bool,
 }
@@ -70,40 +71,79 @@ impl Core {
     /// Runs `admit` on the shared state and queues the change it returns. An error, its own or that the log takes nothing
     /// more, goes to `done` at once.
     pub(super) fn submit(&self, done: Done, admit: impl FnOnce(&mut Shared) -> io::Result<Change>) {
+        if self.enqueue(done, admit) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Whether there is something to do now.
+    fn enqueue(&self, done: Done, admit: impl FnOnce(&mut Shared) -> io::Result<Change>) -> bool {
         let mut shared = self.shared();
         let change = shared.refusal().map_or_else(|| admit(&mut shared), Err);
         match change {
             Ok(change) => {
                 shared.closing |= matches!(change, Change::Close);
                 shared.queue.0.push((change, done));
-                drop(shared);
-                self.wake.notify_one();
+                true
             }
             Err(error) => {
                 drop(shared);
                 done(Err(error));
+                false
             }
         }
     }
 
     /// The life of the writing thread: until the log is closed or has failed.
-    pub(super) fn run(&self, writer: &mut Writer) {
+    pub(super) fn run(&self, writer: &Mutex<Writer>) {
         let _guard = FailOnPanic(self);
         loop {
             let mut shared = self.shared();
-            while shared.queue.0.is_empty() && shared.failed.is_none() {
+            while (shared.queue.0.is_empty() || shared.working) && shared.failed.is_none() {
                 shared = self.wake.wait(shared).unwrap_or_else(std::sync::PoisonError::into_inner);
             }
             if shared.failed.is_some() {
                 break;
             }
             let batch = shared.take_batch();
+            shared.working = true;
             drop(shared);
-            if self.work(writer, batch) == Next::Stop {
+            let next = self.work(&mut lock(writer), batch);
+            self.shared().working = false;
+            if next == Next::Stop {
                 break;
             }
         }
-        writer.finish();
+        lock(writer).finish();
+    }
+
+    /// As [`Core::submit`]; one batch is then written in the calling thread, unless somebody is at it.
+    pub(super) fn submit_here(
+        &self,
+        writer: &Mutex<Writer>,
+        done: Done,
+        admit: impl FnOnce(&mut Shared) -> io::Result<Change>,
+    ) {
+        if !self.enqueue(done, admit) {
+            return;
+        }
+        let mut shared = self.shared();
+        if shared.working {
+            // They look at the queue again when they are done, or wake the thread that does.
+            return;
+        }
+        let batch = shared.take_batch();
+        shared.working = true;
+        drop(shared);
+        let guard = FailOnPanic(self);
+        self.work(&mut lock(writer), batch);
+        drop(guard);
+        let mut shared = self.shared();
+        shared.working = false;
+        if !shared.queue.0.is_empty() {
+            drop(shared);
+            self.wake.notify_one();
+        }
     }
 
     /// Works off the queue in the calling thread, unless it is called from within.
@@ -161,6 +201,8 @@ impl Core {
         let reason = shared.failed.get_or_insert_with(|| error.to_string()).clone();
         let waiting = std::mem::take(&mut shared.queue.0);
         drop(shared);
+        // The thread has nothing to wait for any more.
+        self.wake.notify_one();
         for (_, done) in batch.into_iter().chain(waiting) {
             done(Err(has_failed(&reason)));
         }

@@ -72,7 +72,7 @@ where
     async fn build(&self) -> Result<(G, LogStore, Bridged), StorageError<Types>> {
         let (disk, guard) = self.0();
         let storage = Storage::open(disk, self.1, 1 << 20, None, None, false, None).unwrap();
-        let log = LogStore::new(storage.wal.clone());
+        let log = LogStore::new(storage.wal.clone(), 1);
         let machine = Machine::new(Surroundings {
             group: "suite".to_owned(),
             storage,

@@ -58,6 +58,47 @@ fn a_write_is_readable_before_it_is_durable_and_done_comes_only_after_the_sync()
 }
 
 #[test]
+fn an_entry_appended_here_is_durable_when_the_call_returns_and_waits_for_nobody_who_is_at_it() {
+    for disk in TestDisk::both() {
+        let wal = disk.open(Threading::Thread);
+        for index in 0..50 {
+            let (done, told) = mpsc::channel();
+            let tell = move |result: io::Result<()>| done.send((std::thread::current().id(), result.is_ok())).unwrap();
+            wal.append_here(vec![record(1, index, 100)], Box::new(tell));
+            assert_eq!(told.try_recv(), Ok((std::thread::current().id(), true)), "{index}");
+        }
+        // Beside the thread: whoever finds it at work leaves the entry to it, and the order stays.
+        let (done, told) = mpsc::channel();
+        for index in 50..250 {
+            let done = done.clone();
+            let tell: Done = Box::new(move |result| done.send((index, result.is_ok())).unwrap());
+            match index % 3 {
+                0 => wal.append_here(vec![record(1, index, 100)], tell),
+                _ => wal.append(vec![record(1, index, 100)], tell),
+            }
+        }
+        let order: Vec<(u64, bool)> = told.iter().take(200).collect();
+        assert_eq!(order, (50..250).map(|index| (index, true)).collect::<Vec<_>>());
+        assert_eq!(all(&wal).len(), 250);
+        wal.close().unwrap();
+        drop(wal);
+        assert_eq!(all(&disk.open(Threading::Thread)).len(), 250);
+    }
+}
+
+#[test]
+fn a_failed_sync_of_an_entry_appended_here_ends_the_log_and_its_thread() {
+    let disk = ModelDisk::new(1);
+    let wal = Wal::open(Arc::new(disk.clone()), small(Threading::Thread)).unwrap();
+    disk.fail_sync(1);
+    assert!(wait(|done| wal.append_here(vec![record(1, 0, 10)], done)).is_err());
+    assert!(wal.failed().is_some());
+    assert!(wait(|done| wal.append(vec![record(1, 1, 10)], done)).is_err());
+    // Waits for the thread.
+    assert!(wal.close().is_err());
+}
+
+#[test]
 fn the_observer_is_told_how_many_entries_a_truncation_cut_off() {
     let told = Arc::new(Told::default());
     let options = WalOptions { observer: Some(told.clone()), ..small(Threading::Inline) };
