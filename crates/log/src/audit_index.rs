@@ -7,7 +7,8 @@
 //! - and the journal's hashes must be the ones that were indexed.
 //!
 //! Any doubt, any error, any panic inside sled while opening: the folder is deleted and filled again from the journal.
-//! Then, and after every opening, the index catches up with the journal.
+//! Then, and after every opening, the index catches up with the journal. That may take longer than everything else that a node
+//! does when it starts, so it happens beside: what is applied meanwhile is found in the journal, and searches wait.
 //!
 //! sled gets whole intervals of log indexes, from a thread of its own: whoever applies entries must not wait for it. The
 //! interval that is being filled, and those that wait to be written, are answered from memory. They are lost with the process and
@@ -25,6 +26,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use self::check::Found;
@@ -46,8 +48,16 @@ const MARKS: u8 = b'm';
 /// Log indexes per interval, which is written at once and has one mark.
 const INTERVAL: u64 = 256;
 
-/// Intervals that may wait to be written. Whoever comes then waits, too: memory is bounded.
+/// What may wait to be written: intervals, and keys of all of them. Whoever comes then waits, too: memory is bounded.
 const UNWRITTEN_MAX: usize = 8;
+const UNWRITTEN_KEYS_MAX: usize = 100_000;
+
+/// Keys of one batch for sled, which holds on to every page that it replaces until the batch is over: a batch of a hundred
+/// thousand keys took more than a gigabyte, and never gave it back.
+const KEYS_AT_ONCE: usize = 128;
+
+/// A search does not wait longer for an index that is being built.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// sled would take a gigabyte by default.
 const CACHE_BYTES: u64 = 32 << 20;
@@ -66,6 +76,8 @@ pub enum IndexError {
     Journal(#[from] JournalError),
     #[error("the audit index is closed")]
     Closed,
+    #[error("the audit index is still being made from the journal; ask another node, or later")]
+    NotReady,
 }
 
 fn sled_error(doing: &'static str) -> impl FnOnce(sled::Error) -> IndexError {
@@ -97,6 +109,8 @@ struct Shared {
 /// What sled does not have yet.
 #[derive(Debug, Default)]
 struct Memory {
+    /// It has caught up with the journal.
+    ready: bool,
     /// The journal is indexed up to here, in sled or in memory.
     through: Option<u64>,
     filling: Option<Interval>,
@@ -108,71 +122,42 @@ struct Memory {
     closing: bool,
 }
 
+impl Memory {
+    fn is_full(&self) -> bool {
+        let keys = || self.unwritten.iter().map(|interval| interval.keys.len()).sum::<usize>();
+        self.unwritten.len() > UNWRITTEN_MAX || self.unwritten.len() > 1 && keys() > UNWRITTEN_KEYS_MAX
+    }
+}
+
 impl AuditIndex {
     /// Opens the index in a folder of its own, or builds it, and brings it up to the end of the journal.
     pub fn open(dir: &Path, journal: &Journal) -> Result<Self, IndexError> {
+        let index = Self::open_beside(dir, journal)?;
+        let mut memory = lock(&index.shared().memory);
+        while !memory.ready && !memory.given_up {
+            memory = index.shared().changed.wait(memory).unwrap_or_else(PoisonError::into_inner);
+        }
+        let failed = memory.failed.take();
+        drop(memory);
+        failed.map_or(Ok(index), Err)
+    }
+
+    /// As [`AuditIndex::open`], but returns at once. Until the index is there, whatever is inserted has to be in the journal.
+    pub fn open_beside(dir: &Path, journal: &Journal) -> Result<Self, IndexError> {
         let failed = |doing| move |source| IndexError::Io { doing, dir: dir.to_owned(), source };
         std::fs::create_dir_all(dir).map_err(failed("create the folder of"))?;
-        let closed_in_order = check::take_seal(dir).map_err(failed("read the seal of"))?;
-        let (db, through) = match open_checked(dir, journal, closed_in_order)? {
-            Some(opened) => opened,
-            None => {
-                delete(&dir.join(SLED_DIR)).map_err(failed("delete"))?;
-                let db = open_sled(dir).map_err(sled_error("create"))?;
-                db.insert(FORMAT_KEY, FORMAT).map_err(sled_error("write to"))?;
-                (db, None)
-            }
-        };
-        let memory = Mutex::new(Memory { through, ..Memory::default() });
-        let (db, changed) = (RwLock::new(Some(db)), Condvar::new());
+        let (memory, db, changed) = (Mutex::default(), RwLock::new(None), Condvar::new());
         let shared = Arc::new(Shared { dir: dir.to_owned(), db, memory, changed });
         let writer = std::thread::Builder::new().name("audit".to_owned()).spawn({
-            let shared = shared.clone();
-            move || shared.write_what_comes()
+            let (shared, journal) = (shared.clone(), journal.clone());
+            move || shared.work(&journal)
         });
         let writer = Mutex::new(Some(writer.map_err(failed("start the thread of"))?));
-        let index = Self { handle: Arc::new(Handle { shared, writer }) };
-        index.catch_up(journal)?;
-        index.written()?;
-        Ok(index)
+        Ok(Self { handle: Arc::new(Handle { shared, writer }) })
     }
 
-    /// Until sled has every interval that is full.
-    fn written(&self) -> Result<(), IndexError> {
-        let shared = self.shared();
-        let mut memory = lock(&shared.memory);
-        while !memory.unwritten.is_empty() && !memory.given_up {
-            memory = shared.changed.wait(memory).unwrap_or_else(PoisonError::into_inner);
-        }
-        memory.failed.take().map_or(Ok(()), Err)
-    }
-
-    /// Indexes everything in the journal that is not indexed yet.
-    fn catch_up(&self, journal: &Journal) -> Result<(), IndexError> {
-        let mut next = match lock(&self.shared().memory).through {
-            Some(through) => through + 1,
-            None => journal.first_index().unwrap_or(0),
-        };
-        loop {
-            let records = match journal.read(next, CATCH_UP_BYTES) {
-                Ok(records) => records,
-                Err(JournalError::Missing { next: Some(after_gap), .. }) => {
-                    next = after_gap;
-                    continue;
-                }
-                Err(JournalError::Missing { next: None, .. }) => return Ok(()),
-                Err(error) => return Err(error.into()),
-            };
-            let Some(last) = records.last() else { return Ok(()) };
-            next = last.index + 1;
-            for record in &records {
-                self.insert(record)?;
-            }
-        }
-    }
-
-    /// Indexes one record, in the order of the journal; one that is indexed already is skipped. An error may be about one of
-    /// the records before.
+    /// Indexes one record, in the order of the journal; one that is indexed already, or will be found in the journal, is
+    /// skipped. An error may be about one of the records before.
     pub fn insert(&self, record: &JournalRecord) -> Result<(), IndexError> {
         let shared = self.shared();
         let mut memory = lock(&shared.memory);
@@ -182,20 +167,15 @@ impl AuditIndex {
         if memory.closing || memory.given_up {
             return Err(IndexError::Closed);
         }
-        if memory.through.is_some_and(|through| record.index <= through) {
+        if !memory.ready || memory.through.is_some_and(|through| record.index <= through) {
             return Ok(());
         }
         memory.through = Some(record.index);
-        match &mut memory.filling {
-            Some(filling) if filling.number == record.index / INTERVAL => filling.add(record),
-            filling => {
-                if let Some(full) = filling.replace(Interval::starting_with(record)) {
-                    memory.unwritten.push_back(Arc::new(full));
-                    shared.changed.notify_all();
-                }
-                while memory.unwritten.len() > UNWRITTEN_MAX && !memory.given_up {
-                    memory = shared.changed.wait(memory).unwrap_or_else(PoisonError::into_inner);
-                }
+        if let Some(full) = add(&mut memory.filling, record) {
+            memory.unwritten.push_back(Arc::new(full));
+            shared.changed.notify_all();
+            while memory.is_full() && !memory.given_up {
+                memory = shared.changed.wait(memory).unwrap_or_else(PoisonError::into_inner);
             }
         }
         Ok(())
@@ -208,7 +188,12 @@ impl AuditIndex {
         let mut newest = BTreeSet::new();
         // Memory first: what is written meanwhile is found twice, and never not at all.
         let unwritten: Vec<Arc<Interval>> = {
-            let memory = lock(&self.shared().memory);
+            let waits = |memory: &mut Memory| !memory.ready && !memory.given_up && !memory.closing;
+            let waiting = self.shared().changed.wait_timeout_while(lock(&self.shared().memory), PATIENCE, waits);
+            let memory = waiting.unwrap_or_else(PoisonError::into_inner).0;
+            if !memory.ready {
+                return Err(if memory.given_up || memory.closing { IndexError::Closed } else { IndexError::NotReady });
+            }
             newest.extend(memory.filling.iter().flat_map(|interval| interval.find(prefix, before)));
             memory.unwritten.iter().cloned().collect()
         };
@@ -267,49 +252,119 @@ impl Shared {
         self.db.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread: one full interval after the other, until it is told to end.
-    fn write_what_comes(&self) {
+    /// The thread: catches up, and then writes one full interval after the other, until it is told to end.
+    fn work(&self, journal: &Journal) {
+        // sled asserts its way through what it does not expect, and nobody would notice that this thread is gone.
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            self.make_ready(journal)?;
+            self.write_what_comes()
+        }));
+        let failed = match done {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error,
+            Err(_) => {
+                let source = sled::Error::ReportableBug("it panicked".to_owned());
+                IndexError::Sled { doing: "write to", source }
+            }
+        };
+        let mut memory = lock(&self.memory);
+        memory.failed = Some(failed);
+        memory.given_up = true;
+        self.changed.notify_all();
+    }
+
+    /// Opens what is there, or begins anew, and indexes everything in the journal that is not indexed yet.
+    fn make_ready(&self, journal: &Journal) -> Result<(), IndexError> {
+        let failed = |doing| move |source| IndexError::Io { doing, dir: self.dir.clone(), source };
+        let closed_in_order = check::take_seal(&self.dir).map_err(failed("read the seal of"))?;
+        let (db, mut through) = match open_checked(&self.dir, journal, closed_in_order)? {
+            Some(opened) => opened,
+            None => {
+                delete(&self.dir.join(SLED_DIR)).map_err(failed("delete"))?;
+                let db = open_sled(&self.dir).map_err(sled_error("create"))?;
+                db.insert(FORMAT_KEY, FORMAT).map_err(sled_error("write to"))?;
+                (db, None)
+            }
+        };
+        *self.db.write().unwrap_or_else(PoisonError::into_inner) = Some(db);
+        let mut filling = None;
+        loop {
+            let end = journal.last_index();
+            self.catch_up(journal, &mut through, &mut filling)?;
+            let mut memory = lock(&self.memory);
+            if memory.closing {
+                return Ok(());
+            }
+            // Nothing was appended since: nobody has been told that it would be found in the journal, and was too late.
+            if journal.last_index() == end {
+                (memory.ready, memory.through, memory.filling) = (true, through, filling);
+                self.changed.notify_all();
+                return Ok(());
+            }
+        }
+    }
+
+    fn catch_up(
+        &self,
+        journal: &Journal,
+        through: &mut Option<u64>,
+        filling: &mut Option<Interval>,
+    ) -> Result<(), IndexError> {
+        let mut next = through.map_or_else(|| journal.first_index().unwrap_or(0), |through| through + 1);
+        while !lock(&self.memory).closing {
+            let records = match journal.read(next, CATCH_UP_BYTES) {
+                Ok(records) => records,
+                Err(JournalError::Missing { next: Some(after_gap), .. }) => {
+                    next = after_gap;
+                    continue;
+                }
+                Err(JournalError::Missing { next: None, .. }) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            };
+            let Some(last) = records.last() else { return Ok(()) };
+            next = last.index + 1;
+            for record in &records {
+                *through = Some(record.index);
+                if let Some(full) = add(filling, record) {
+                    self.write(&full)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_what_comes(&self) -> Result<(), IndexError> {
         loop {
             let next = {
                 let mut memory = lock(&self.memory);
                 loop {
                     match memory.unwritten.front() {
                         Some(next) => break next.clone(),
-                        None if memory.closing => return,
+                        None if memory.closing => return Ok(()),
                         None => memory = self.changed.wait(memory).unwrap_or_else(PoisonError::into_inner),
                     }
                 }
             };
-            // sled asserts its way through what it does not expect, and nobody would notice that this thread is gone.
-            let written = catch_unwind(AssertUnwindSafe(|| self.write(&next)));
-            let mut memory = lock(&self.memory);
-            match written {
-                Ok(Ok(())) => drop(memory.unwritten.pop_front()),
-                Ok(Err(error)) => memory.failed = Some(error),
-                Err(_) => {
-                    let source = sled::Error::ReportableBug("it panicked".to_owned());
-                    memory.failed = Some(IndexError::Sled { doing: "write to", source });
-                }
-            }
-            memory.given_up = memory.failed.is_some();
+            self.write(&next)?;
+            drop(lock(&self.memory).unwritten.pop_front());
             self.changed.notify_all();
-            if memory.given_up {
-                return;
-            }
         }
     }
 
     fn write(&self, interval: &Interval) -> Result<(), IndexError> {
         let db = self.db();
         let db = db.as_ref().ok_or(IndexError::Closed)?;
-        let mut batch = sled::Batch::default();
-        for (key, bits) in &interval.keys {
-            batch.insert(entry_key(key, interval.number), bits.encode());
+        let mut keys = interval.keys.iter().peekable();
+        while keys.peek().is_some() {
+            let mut batch = sled::Batch::default();
+            for (key, bits) in keys.by_ref().take(KEYS_AT_ONCE) {
+                batch.insert(entry_key(key, interval.number), bits.encode());
+            }
+            db.apply_batch(batch).map_err(sled_error("write to"))?;
         }
+        // Last, so that a mark never speaks of keys that a crash of this process has kept out.
         let mark = check::Mark { keys: interval.keys.len() as u64, last: interval.last, hash: interval.hash };
-        batch.insert(check::mark_key(interval.number), mark.encode());
-        // One batch, so that a mark never speaks of keys that a crash of this process has kept out.
-        db.apply_batch(batch).map_err(sled_error("write to"))
+        db.insert(check::mark_key(interval.number), mark.encode()).map(drop).map_err(sled_error("write to"))
     }
 }
 
@@ -322,10 +377,11 @@ impl Handle {
             // It catches its own panics.
             let _ = writer.join();
         }
-        let db = shared.db.write().unwrap_or_else(PoisonError::into_inner).take().ok_or(IndexError::Closed)?;
+        let db = shared.db.write().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(error) = lock(&shared.memory).failed.take() {
             return Err(error);
         }
+        let db = db.ok_or(IndexError::Closed)?;
         db.flush().map_err(sled_error("flush"))?;
         // The last handle: what sled writes while it goes is in the files when this returns.
         drop(db);
@@ -339,6 +395,17 @@ impl Drop for Handle {
             Ok(()) | Err(IndexError::Closed) => {}
             Err(error) => tracing::warn!(%error, "the audit index was not closed in order"),
         }
+    }
+}
+
+/// Adds a record to its interval; the one before, if that is full now.
+fn add(filling: &mut Option<Interval>, record: &JournalRecord) -> Option<Interval> {
+    match filling {
+        Some(filling) if filling.number == record.index / INTERVAL => {
+            filling.add(record);
+            None
+        }
+        filling => filling.replace(Interval::starting_with(record)),
     }
 }
 

@@ -100,6 +100,11 @@ pub(super) fn check(db: &sled::Db, journal: &Journal, closed_in_order: bool) -> 
         }
         let mut expected: BTreeMap<u64, u64> = marks.iter().map(|(interval, mark)| (*interval, mark.keys)).collect();
         expected.retain(|_, keys| *keys > 0);
+        // What was being written when the process ended has no mark, and is behind everything that has one.
+        let unfinished = marks.keys().next_back().map_or(0, |last| last + 1);
+        if !counted.split_off(&unfinished).is_empty() {
+            forget_from(db, unfinished, &mut marks)?;
+        }
         if counted != expected {
             return Ok(Found::Unusable("keys are missing"));
         }

@@ -20,7 +20,7 @@ pub(crate) struct Audit {
 
 impl Audit {
     pub(crate) fn open(dir: &Path, journal: &Journal) -> Result<Self, IndexError> {
-        Ok(Self { index: AuditIndex::open(dir, journal)?, failed: Arc::default() })
+        Ok(Self { index: AuditIndex::open_beside(dir, journal)?, failed: Arc::default() })
     }
 
     pub(crate) fn insert(&self, record: &JournalRecord) {

@@ -178,10 +178,12 @@ impl Machine {
         };
         let bytes = record.events.len();
         self.around.observer.entry_applied(&record, &applied, &self.state);
-        if let Some(audit) = &self.around.storage.audit {
+        // The journal comes first: an audit index that is being made takes from there what it is not given.
+        let indexed = self.around.storage.audit.as_ref().map(|audit| (audit, record.clone()));
+        self.around.storage.journal.append(record).map_err(|error| self.journal_failed(&error))?;
+        if let Some((audit, record)) = indexed {
             audit.insert(&record);
         }
-        self.around.storage.journal.append(record).map_err(|error| self.journal_failed(&error))?;
         let happened = Happened { index: applied.index, time: applied.time, events: applied.events };
         batch.recent.push(Recent { happened: Arc::new(happened), hash: applied.hash, bytes });
         Ok(applied.receipts)
