@@ -157,7 +157,7 @@ pub(super) async fn react(client: &Client, receiver: &Receiver, number: u32) -> 
 
 /// Reports about the same clusters, which tell nothing new, at a rate that a busy installation has.
 async fn load(client: Client, clusters: u32, round: u32) -> Result<(), Failed> {
-    let mix = Mix { clusters, per_report: LOAD_PER_REPORT, collectors: 1, under_way: 1_000 };
+    let mix = Mix { clusters, per_report: LOAD_PER_REPORT, collectors: 1, under_way: 1_000, at_once: None };
     let mut stream = client.signal_stream(loadline_client::SignalOptions::of(format!("bench-load-{round}")));
     let mut every = tokio::time::interval(Duration::from_secs(1) / LOAD_REPORTS_PER_S);
     for number in 0.. {

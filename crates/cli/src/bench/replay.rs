@@ -27,7 +27,7 @@ pub(super) async fn measure(stage: &mut Stage<'_>) -> Result<Vec<Row>, Failed> {
     let lasts = stage.args.lasts;
     pauses(&mut group, CALLERS, lasts).await?;
     let endpoint = group.leader_endpoint().await?;
-    let mix = Mix { clusters: KEYS, per_report: 16, collectors: 4, under_way: 16 };
+    let mix = Mix { clusters: KEYS, per_report: 16, collectors: 4, under_way: 16, at_once: None };
     signals::streams(&endpoint, &mix, 1, lasts).await?;
     for place in 0..group.nodes().len() {
         group.kill(place).await?;

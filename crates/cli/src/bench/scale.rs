@@ -1,7 +1,8 @@
 //! `bench scale`: what it costs to have many clusters.
 //!
 //! A group for each number of clusters, all at once, each cluster with four strategies of its own and two replicas, none of which
-//! wants anything. Signals take turns between the groups, so that a noisy minute hits all of them. The largest group then tells
+//! wants anything. Signals take turns between the groups, so that a noisy minute hits all of them; those of one moment are about as
+//! many clusters in each group, because a cluster is evaluated once for an entry, however many signals the entry has of it. The largest group then tells
 //! what a process needs, and what snapshots, a restart and a new node take. A restart finds the last snapshot and, since then, as
 //! many reports of one observation as were asked for, packed into entries as they came.
 
@@ -85,7 +86,8 @@ pub(super) async fn measure(scale: &Scale, stage: &mut Stage<'_>) -> Result<Vec<
         stage.yardstick().await?;
         for world in &mut worlds {
             let endpoint = world.group.leader_endpoint().await?;
-            let mix = Mix { clusters: world.clusters, per_report: 64, collectors: 4, under_way: 16 };
+            let (clusters, at_once) = (world.clusters, sizes.first().copied());
+            let mix = Mix { clusters, per_report: 64, collectors: 4, under_way: 16, at_once };
             world.signals.push(signals::streams(&endpoint, &mix, round, stage.args.lasts).await?);
         }
     }
@@ -221,7 +223,7 @@ async fn writes(client: &Client, clusters: u32, lasts: Duration) -> Result<Sampl
 
 async fn many_reports(endpoint: &str, clusters: u32, count: u64) -> Result<(), Failed> {
     const STREAMS: u64 = 4;
-    let mix = Mix { clusters, per_report: 1, collectors: 1, under_way: 1_000 };
+    let mix = Mix { clusters, per_report: 1, collectors: 1, under_way: 1_000, at_once: None };
     let streams = (0..STREAMS).map(|stream| {
         let mix = mix.clone();
         async move {
@@ -250,17 +252,23 @@ async fn build(client: &Client, clusters: u32) -> Result<(), Failed> {
     client.transact(first, Writing::Record).await?;
     let numbers: Vec<u32> = (0..clusters).collect();
     for (sequence, some) in (1..).zip(numbers.chunks(CLUSTERS_AT_ONCE)) {
-        client.transact(some.iter().flat_map(|number| founding(*number)).collect(), Writing::Record).await?;
+        client.transact(some.iter().map(|number| founding(*number)).collect(), Writing::Record).await?;
         let clusters = some.iter().map(|number| first_report(*number)).collect();
         client.report_signals(ReportSignalsRequest { collector: "bench".to_owned(), sequence, clusters }).await?;
+        client.transact(some.iter().flat_map(|number| strategies(*number)).collect(), Writing::Record).await?;
     }
     Ok(())
 }
 
-fn founding(number: u32) -> Vec<Change> {
+fn founding(number: u32) -> Change {
+    let cluster = Cluster { name: cluster_name(u64::from(number)), ..Cluster::default() };
+    Change::CreateCluster(CreateClusterRequest { options: None, cluster: Some(cluster) })
+}
+
+/// They come when the replicas that they want have been seen: they have nothing to do.
+fn strategies(number: u32) -> impl Iterator<Item = Change> {
     let name = cluster_name(u64::from(number));
-    let cluster = Cluster { name: name.clone(), ..Cluster::default() };
-    let strategy = |(kind, key, value): (&str, &str, &str)| {
+    STRATEGIES.into_iter().map(move |(kind, key, value)| {
         let strategy = Strategy {
             r#type: kind.to_owned(),
             target: Some(StrategyTarget { target: Some(Target::Cluster(name.clone())) }),
@@ -268,9 +276,7 @@ fn founding(number: u32) -> Vec<Change> {
             ..Strategy::default()
         };
         Change::CreateStrategy(CreateStrategyRequest { options: None, strategy: Some(strategy), allow_existing: false })
-    };
-    let create = Change::CreateCluster(CreateClusterRequest { options: None, cluster: Some(cluster) });
-    std::iter::once(create).chain(STRATEGIES.into_iter().map(strategy)).collect()
+    })
 }
 
 fn first_report(number: u32) -> ClusterSignals {

@@ -47,6 +47,24 @@ pub(crate) struct Mix {
     /// Reports of one collector that may be under way
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(super) under_way: u16,
+    /// Clusters that the reports of one moment are about; nothing: all of them. So an entry evaluates as many, however many there
+    /// are, and what is compared is the cost of one.
+    #[arg(skip)]
+    pub(super) at_once: Option<u32>,
+}
+
+/// So many reports of a collector are about the same clusters, before the next ones get their turn.
+const REPORTS_AT_ONCE: u64 = 64;
+
+impl Mix {
+    /// Which cluster an observation is about.
+    fn cluster(&self, number: u64, picked: u64) -> u64 {
+        let clusters = u64::from(self.clusters);
+        match self.at_once.map(u64::from).filter(|at_once| *at_once < clusters) {
+            None => picked % clusters,
+            Some(at_once) => (number / REPORTS_AT_ONCE * at_once + picked % at_once) % clusters,
+        }
+    }
 }
 
 pub(super) async fn measure(mix: &Mix, stage: &mut Stage<'_>) -> Result<Vec<Row>, Failed> {
@@ -136,7 +154,7 @@ pub(super) fn report(shape: &Mix, number: u64) -> Vec<ClusterSignals> {
                 }),
             };
             ClusterSignals {
-                cluster: Some(cluster_signals::Cluster::Name(cluster_name(picked % u64::from(shape.clusters)))),
+                cluster: Some(cluster_signals::Cluster::Name(cluster_name(shape.cluster(number, picked)))),
                 observations: vec![Observation { age_ms: 0, seen: Some(seen) }],
             }
         })
@@ -180,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_report_has_as_many_observations_as_were_asked_for_and_the_next_is_another() {
-        let shape = Mix { clusters: 10, per_report: 5, collectors: 1, under_way: 1 };
+        let shape = Mix { clusters: 10, per_report: 5, collectors: 1, under_way: 1, at_once: None };
         let one = report(&shape, 7);
         assert_eq!(one.iter().map(|cluster| cluster.observations.len()).sum::<usize>(), 5);
         assert_eq!(one, report(&shape, 7));
