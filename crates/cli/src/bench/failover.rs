@@ -68,7 +68,8 @@ pub(super) async fn measure(kills: u32, stage: &mut Stage<'_>) -> Result<Vec<Row
     Ok(vec![write, call])
 }
 
-async fn ours(
+/// From the death of the leader to the next write, and to the backend being called.
+pub(super) async fn ours(
     group: &mut Group,
     receiver: &Receiver,
     number: u32,

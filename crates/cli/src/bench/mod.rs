@@ -16,6 +16,7 @@ mod brain;
 mod drive;
 mod etcd;
 mod failover;
+mod felt;
 mod figures;
 mod group;
 mod machine;

@@ -99,7 +99,7 @@ pub(super) async fn asleep(client: &Client, count: u32) -> Result<(), Failed> {
     Ok(())
 }
 
-fn sleeper(number: u32) -> Vec<Change> {
+pub(super) fn sleeper(number: u32) -> Vec<Change> {
     let name = cluster_name(u64::from(number));
     let strategy = |kind: &str, key: &str, value: &str| {
         let target = StrategyTarget { target: Some(Target::Cluster(name.clone())) };
@@ -119,7 +119,7 @@ fn sleeper(number: u32) -> Vec<Change> {
     ]
 }
 
-fn used(number: u32, idle_for_ms: u64) -> ClusterSignals {
+pub(super) fn used(number: u32, idle_for_ms: u64) -> ClusterSignals {
     let seen = Seen::Activity(ActivitySeen { idle_for_ms: Some(idle_for_ms) });
     ClusterSignals {
         cluster: Some(cluster_signals::Cluster::Name(cluster_name(u64::from(number)))),

@@ -39,7 +39,7 @@ pub(super) async fn measure(clients: &[usize], stage: &mut Stage<'_>) -> Result<
             stage.yardstick().await?;
             for mine in [round % 2 == 1, round % 2 == 0] {
                 if mine {
-                    ours[place].push(gets(&mut group, callers, stale, stage.args.lasts).await?);
+                    ours[place].push(gets(&mut group, callers, stale, KEYS, stage.args.lasts).await?);
                 } else if let Some(them) = &mut stage.etcd {
                     etcd[place].push(ranges(them, callers, stale, stage.args.lasts).await?);
                 }
@@ -53,7 +53,14 @@ pub(super) async fn measure(clients: &[usize], stage: &mut Stage<'_>) -> Result<
     Ok(rows.collect())
 }
 
-async fn gets(group: &mut Group, callers: usize, stale: bool, lasts: Duration) -> Result<Sample, Failed> {
+/// Each of `among` clusters is asked for as often.
+pub(super) async fn gets(
+    group: &mut Group,
+    callers: usize,
+    stale: bool,
+    among: u32,
+    lasts: Duration,
+) -> Result<Sample, Failed> {
     let endpoint = group.leader_endpoint().await?;
     let clients: Vec<Client> =
         (0..connections(callers)).map(|_| Group::connect([endpoint.as_str()])).collect::<Result<_, _>>()?;
@@ -62,7 +69,7 @@ async fn gets(group: &mut Group, callers: usize, stale: bool, lasts: Duration) -
     closed_loop(callers, lasts, move |caller, number| {
         let clients = Arc::clone(&clients);
         async move {
-            clients[caller].get(Kind::Cluster, &cluster_name(picked(caller, number)), reading).await?;
+            clients[caller].get(Kind::Cluster, &cluster_name(picked(caller, number, among)), reading).await?;
             Ok(())
         }
     })
@@ -78,7 +85,7 @@ async fn ranges(etcd: &mut Etcd, callers: usize, stale: bool, lasts: Duration) -
     let clients = Arc::new(shared(&clients, callers));
     closed_loop(callers, lasts, move |caller, number| {
         let clients = Arc::clone(&clients);
-        async move { clients[caller].get(Bytes::from(cluster_name(picked(caller, number))), stale).await }
+        async move { clients[caller].get(Bytes::from(cluster_name(picked(caller, number, KEYS))), stale).await }
     })
     .await
 }

@@ -45,9 +45,9 @@ pub(super) async fn measure(stage: &mut Stage<'_>) -> Result<Vec<Row>, Failed> {
     Ok(vec![row.against("applying the same entries from memory", Some(replayed / applied)).ratio_at_least(RATIO_MIN)])
 }
 
-type Rounds = (u64, Vec<Duration>, Vec<Duration>);
+pub(super) type Rounds = (u64, Vec<Duration>, Vec<Duration>);
 
-fn rounds_of(data: &std::path::Path, rounds: u32) -> Result<Rounds, Failed> {
+pub(super) fn rounds_of(data: &std::path::Path, rounds: u32) -> Result<Rounds, Failed> {
     let failed = |error: ReplayError| Failed::new(Exit::Failure, error.to_string());
     let history = History::open(data).map_err(failed)?;
     let entries = history.entries().map_err(failed)?;
@@ -71,6 +71,6 @@ fn rounds_of(data: &std::path::Path, rounds: u32) -> Result<Rounds, Failed> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a number of entries")]
-fn per_second(entries: u64, took: Duration) -> f64 {
+pub(super) fn per_second(entries: u64, took: Duration) -> f64 {
     entries as f64 / took.as_secs_f64().max(1e-9)
 }

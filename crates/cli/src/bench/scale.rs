@@ -1,6 +1,7 @@
 //! `bench scale`: what it costs to have many clusters.
 //!
-//! A group for each number of clusters, all at once, each cluster with four strategies of its own and two replicas, none of which
+//! A group for each number of clusters, all at once, of which [`super::felt`] asks what the other benchmarks ask of a few,
+//! and each cluster with four strategies of its own and two replicas, none of which
 //! wants anything. Signals take turns between the groups, so that a noisy minute hits all of them; those of one moment are about as
 //! many clusters in each group, because a cluster is evaluated once for an entry, however many signals the entry has of it. The largest group then tells
 //! what a process needs, and what snapshots, a restart and a new node take. A restart finds the last snapshot and, since then, as
@@ -20,14 +21,16 @@ use loadline_client::{Client, SnapshotPart, Writing};
 use tokio::time::Instant;
 
 use super::drive::closed_loop;
+use super::felt::Felt;
 use super::figures::{Figures, Sample};
 use super::group::Group;
 use super::machine::resident_bytes_of;
+use super::react::backend;
+use super::receiver::Receiver;
 use super::rows::Row;
 use super::signals::{self, Mix};
 use super::stage::{Stage, cluster_name, set_setting, value};
-use super::world::mix;
-use super::write::pause;
+use super::write::{pause, picked};
 use crate::exit::{Exit, Failed};
 
 const SIZES: [&str; 5] = ["25cc", "50cc", "100cc", "200cc", "400cc"];
@@ -40,7 +43,7 @@ const STRATEGIES: [(&str, &str, &str); 4] = [
 /// With its strategies, a cluster is five changes, and a transaction takes a thousand.
 const CLUSTERS_AT_ONCE: usize = 200;
 /// Callers that write while a snapshot is taken.
-const WRITERS: usize = 16;
+pub(super) const WRITERS: usize = 16;
 /// Nobody waits longer for a node to catch up.
 const PATIENCE: Duration = Duration::from_secs(300);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -66,6 +69,7 @@ struct World {
     clusters: u32,
     group: Group,
     signals: Vec<Sample>,
+    felt: Felt,
 }
 
 pub(super) async fn measure(scale: &Scale, stage: &mut Stage<'_>) -> Result<Vec<Row>, Failed> {
@@ -76,10 +80,17 @@ pub(super) async fn measure(scale: &Scale, stage: &mut Stage<'_>) -> Result<Vec<
     for &clusters in &sizes {
         stage.tell(&format!("scale: building {clusters} clusters"));
         // The restart is to find everything that came after the snapshot of the beginning.
-        let arguments = ["--snapshot-every", "10000000", "--keep-entries", "100"].map(str::to_owned);
+        let mut arguments = ["--snapshot-every", "10000000", "--keep-entries", "100"].map(str::to_owned).to_vec();
+        let receiver = Receiver::start().await?;
+        let folder = stage.folder().join(format!("receiver-{clusters}"));
+        std::fs::create_dir(&folder)?;
+        arguments.extend(backend(&folder, &receiver)?);
         let group = Group::start(stage.folder(), &format!("scale-{clusters}"), &arguments).await?;
-        build(&group.client()?, clusters).await?;
-        worlds.push(World { clusters, group, signals: Vec::new() });
+        let client = group.client()?;
+        build(&client, clusters).await?;
+        let felt = Felt::new(clusters, receiver);
+        felt.lull(&client, stage.args.rounds).await?;
+        worlds.push(World { clusters, group, signals: Vec::new(), felt });
     }
     for round in 1..=stage.args.rounds {
         stage.tell(&format!("scale: signals, round {round} of {}", stage.args.rounds));
@@ -89,6 +100,12 @@ pub(super) async fn measure(scale: &Scale, stage: &mut Stage<'_>) -> Result<Vec<
             let (clusters, at_once) = (world.clusters, sizes.first().copied());
             let mix = Mix { clusters, per_report: 64, collectors: 4, under_way: 16, at_once };
             world.signals.push(signals::streams(&endpoint, &mix, round, stage.args.lasts).await?);
+        }
+    }
+    for round in 1..=stage.args.rounds {
+        for world in &mut worlds {
+            stage.tell(&format!("scale: {} clusters, round {round} of {}", world.clusters, stage.args.rounds));
+            world.felt.round(&mut world.group, stage.args.lasts).await?;
         }
     }
     let mut rows = Vec::new();
@@ -102,31 +119,45 @@ pub(super) async fn measure(scale: &Scale, stage: &mut Stage<'_>) -> Result<Vec<
         let cost = row.figures.map(|figures| base.ops_per_s / figures.ops_per_s);
         rows.push(row.against(&format!("cost with {} clusters", sizes[0]), cost).ratio_at_most(SIGNAL_RATIO_MAX));
     }
-    // The others only take processor time from here on.
-    if let Some(mut largest) = worlds.pop() {
-        worlds.clear();
-        rows.extend(whole_process(&mut largest, scale, stage).await?);
+    let count = worlds.len();
+    for (place, world) in worlds.into_iter().enumerate() {
+        let World { clusters, mut group, felt, .. } = world;
+        let largest = place + 1 == count;
+        if largest {
+            // Of processes that have lived through all that: one that was killed would begin anew.
+            rows.extend(memory(&mut group, clusters).await?);
+        }
+        stage.tell(&format!("scale: {clusters} clusters, killing the leader and reading a journal"));
+        rows.extend(felt.finish(&mut group, stage.args.rounds).await?);
+        if largest {
+            rows.extend(whole_process(&mut group, clusters, scale, stage).await?);
+        }
     }
     Ok(rows)
 }
 
-/// What the group with the most clusters needs.
-async fn whole_process(world: &mut World, scale: &Scale, stage: &mut Stage<'_>) -> Result<Vec<Row>, Failed> {
-    let clusters = world.clusters;
+/// What the leader's process has in memory, for each cluster.
+async fn memory(group: &mut Group, clusters: u32) -> Result<Option<Row>, Failed> {
+    let leader = group.leader().await?;
+    let resident = group.pid(leader).and_then(resident_bytes_of);
+    Ok(resident.map(|bytes| as_f64(bytes) / f64::from(clusters) / 1024.0).map(|kib| {
+        Row::of_value("scale memory per cluster", kib, "KiB")
+            .with_clusters(clusters)
+            .goal(&format!("<= {KIB_PER_CLUSTER_MAX} KiB"), Some(kib <= KIB_PER_CLUSTER_MAX))
+    }))
+}
+
+/// What snapshots, a restart and a new node take in the group with the most clusters.
+async fn whole_process(
+    group: &mut Group,
+    clusters: u32,
+    scale: &Scale,
+    stage: &mut Stage<'_>,
+) -> Result<Vec<Row>, Failed> {
     let named = |row: Row| row.with_clusters(clusters);
-    let group = &mut world.group;
     let leader = group.leader().await?;
     let client = Group::connect([group.nodes()[leader].endpoint.as_str()])?;
     let mut rows = Vec::new();
-
-    let resident = group.pid(leader).and_then(resident_bytes_of);
-    if let Some(kib) = resident.map(|bytes| as_f64(bytes) / f64::from(clusters) / 1024.0) {
-        let met = Some(kib <= KIB_PER_CLUSTER_MAX);
-        rows.push(
-            named(Row::of_value("scale memory per cluster", kib, "KiB"))
-                .goal(&format!("<= {KIB_PER_CLUSTER_MAX} KiB"), met),
-        );
-    }
 
     stage.tell("scale: a snapshot, and writes beside it");
     let began = Instant::now();
@@ -144,7 +175,7 @@ async fn whole_process(world: &mut World, scale: &Scale, stage: &mut Stage<'_>) 
     let plain = Figures::of(&without);
     let row = named(Row::new("scale write during snapshots", Some(WRITERS), Figures::of(&with)));
     let ratio = row.figures.zip(plain).map(|(with, without)| with.p99_ms / without.p99_ms);
-    rows.push(named(Row::new("scale write", Some(WRITERS), plain)));
+    rows.push(named(Row::new("scale write without snapshots", Some(WRITERS), plain)));
     rows.push(row.against("p99 without", ratio).ratio_at_most(SNAPSHOT_P99_RATIO_MAX));
 
     stage.tell(&format!("scale: {} reports before a restart", scale.since));
@@ -179,7 +210,7 @@ fn as_f64(bytes: u64) -> f64 {
 }
 
 /// Until this node has applied so much.
-async fn caught_up(endpoint: &str, index: u64) -> Result<(), Failed> {
+pub(super) async fn caught_up(endpoint: &str, index: u64) -> Result<(), Failed> {
     let began = Instant::now();
     while began.elapsed() < PATIENCE {
         let client = Group::connect([endpoint])?;
@@ -211,12 +242,11 @@ async fn save_again_and_again(client: Client) -> Result<(), Failed> {
     }
 }
 
-async fn writes(client: &Client, clusters: u32, lasts: Duration) -> Result<Sample, Failed> {
+pub(super) async fn writes(client: &Client, clusters: u32, lasts: Duration) -> Result<Sample, Failed> {
     let client = client.clone();
     closed_loop(WRITERS, lasts, move |caller, number| {
         let client = client.clone();
-        let cluster = mix(number.wrapping_mul(1_000_003).wrapping_add(caller as u64)) % u64::from(clusters);
-        async move { pause(&client, cluster, value(caller, number)).await }
+        async move { pause(&client, picked(caller, number, clusters), value(caller, number)).await }
     })
     .await
 }

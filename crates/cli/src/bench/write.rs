@@ -75,7 +75,7 @@ pub(super) async fn pauses(group: &mut Group, callers: usize, lasts: Duration) -
     let clients = Arc::new(shared(&clients, callers));
     closed_loop(callers, lasts, move |caller, number| {
         let clients = Arc::clone(&clients);
-        async move { pause(&clients[caller], picked(caller, number), value(caller, number)).await }
+        async move { pause(&clients[caller], picked(caller, number, KEYS), value(caller, number)).await }
     })
     .await
 }
@@ -97,7 +97,7 @@ async fn puts(etcd: &mut Etcd, callers: usize, lasts: Duration) -> Result<Sample
     closed_loop(callers, lasts, move |caller, number| {
         let clients = Arc::clone(&clients);
         async move {
-            let key = Bytes::from(cluster_name(picked(caller, number)));
+            let key = Bytes::from(cluster_name(picked(caller, number, KEYS)));
             clients[caller].put(key, Bytes::from(value(caller, number))).await
         }
     })
@@ -105,6 +105,6 @@ async fn puts(etcd: &mut Etcd, callers: usize, lasts: Duration) -> Result<Sample
 }
 
 /// The same sequence for both, another one for each caller.
-pub(super) fn picked(caller: usize, number: u64) -> u64 {
-    mix(number.wrapping_mul(1_000_003).wrapping_add(caller as u64)) % u64::from(KEYS)
+pub(super) fn picked(caller: usize, number: u64, among: u32) -> u64 {
+    mix(number.wrapping_mul(1_000_003).wrapping_add(caller as u64)) % u64::from(among)
 }
