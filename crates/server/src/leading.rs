@@ -131,7 +131,7 @@ impl SuggestSettings {
         match self.proposals.propose(request).await.map(|receipt| receipt.result) {
             Ok(Ok(_)) => info!(name, value, "nobody had set this; it is as this node is configured now"),
             Ok(Err(refused)) => {
-                warn!(name, value, "what this node is configured with is refused: {}", refused.rejection)
+                warn!(name, value, "what this node is configured with is refused: {}", refused.rejection);
             }
             Err(error) => warn!(name, value, "what this node is configured with is not a setting yet: {error}"),
         }

@@ -159,7 +159,7 @@ async fn look(manifests: &[Manifest], session: &Session<'_>) -> Result<Vec<Step>
             _ => match session.client.get(manifest.kind(), &manifest.name, reading).await {
                 Ok(found) => match found.resource.resource {
                     Some(Kept::Signal(signal)) => Some(Found::Signal(signal)),
-                    resource => ResourceView::of(Resource { resource }).map(Found::Resource),
+                    resource => ResourceView::of(Resource { resource }).map(Box::new).map(Found::Resource),
                 },
                 Err(error) => match Failed::from(error) {
                     failed if failed.exit == Exit::NotFound => None,

@@ -30,7 +30,7 @@ pub(crate) type Difference = (String, Option<String>, Option<String>);
 /// What is there under a manifest's name.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Found {
-    Resource(ResourceView),
+    Resource(Box<ResourceView>),
     Strategy(v1::Strategy),
     Signal(v1::Signal),
 }
@@ -62,7 +62,8 @@ pub(crate) fn plan(wanted: &Manifest, found: Option<&Found>) -> Step {
             (Some(wanted.full_name()), None, signal.differences(found))
         }
         (spec, found) => {
-            let found = found.and_then(|found| if let Found::Resource(view) = found { Some(view) } else { None });
+            let found =
+                found.and_then(|found| if let Found::Resource(view) = found { Some(view.as_ref()) } else { None });
             (Some(wanted.full_name()), None, differences(spec, found))
         }
     };
@@ -183,7 +184,7 @@ mod tests {
             etag: "4.0".into(),
             ..v1::Size::default()
         };
-        Found::Resource(ResourceView::Size(size.into()))
+        Found::Resource(Box::new(ResourceView::Size(size.into())))
     }
 
     fn wanted() -> Manifest {
@@ -209,7 +210,7 @@ mod tests {
         let there = |backend: &str, backend_is_default| {
             let (name, etag, backend) = ("demo".to_owned(), "7.0".to_owned(), backend.to_owned());
             let cluster = v1::Cluster { name, etag, backend, backend_is_default, ..v1::Cluster::default() };
-            Found::Resource(ResourceView::Cluster(cluster.into()))
+            Found::Resource(Box::new(ResourceView::Cluster(cluster.into())))
         };
         let moved = |spec: &str, found: &Found| {
             let wanted = parse(&format!("kind: cluster\nname: demo\nspec: {spec}")).expect("a manifest").remove(0);

@@ -371,7 +371,8 @@ mod tests {
             now = now + Span::from_millis(700);
             course.note(&Noted { recommended: Some(step % 7), panic: None, window }, now);
         }
-        assert!(course.recommendations.len() <= RECOMMENDATIONS_MAX as usize + 3, "{}", course.recommendations.len());
+        let kept = course.recommendations.len() as u64;
+        assert!(kept <= RECOMMENDATIONS_MAX + 3, "{kept}");
         assert_eq!(course.extremes(window, now), Some((0, 6)), "and nothing that matters is forgotten");
         now = now + Span::from_secs(600);
         course.note(&Noted { recommended: Some(3), panic: None, window }, now);
