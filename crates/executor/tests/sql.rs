@@ -368,3 +368,39 @@ async fn over_tls_only_a_server_with_a_trusted_certificate_is_told_anything() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_cluster_that_its_database_manages_is_left_alone_with_the_reason() {
+    let database = Database::create().await;
+    let tables = "CREATE TABLE clusters (name text, managed boolean, size text, replicas int);
+                  INSERT INTO clusters VALUES ('shop', true, '100cc', 2)";
+    database.admin.batch_execute(tables).await.unwrap();
+    let query = "SELECT managed, size, replicas FROM clusters WHERE name = {cluster_name}";
+    for ledger in [Some("ledger".to_owned()), None] {
+        let kept = ledger.is_some();
+        let backend = database.backend_with(|config| {
+            config.ledger = ledger.clone();
+            config.managed = Some(query.to_owned());
+        });
+        database.admin.batch_execute("UPDATE clusters SET managed = true").await.unwrap();
+        let making = order(if kept { "k1" } else { "k2" }, 5, create("r1_auto", "100cc"));
+        let Err(CallError::Refused { retryable: false, reason }) = backend.execute(&making).await else {
+            panic!("it was not refused for good")
+        };
+        let expected = "cluster shop is managed by its database, with 2 replicas of size 100cc: single replicas can be neither made \
+                        nor dropped there.";
+        assert!(reason.starts_with(expected), "{reason}");
+        assert_eq!(database.effects().await, [""; 0], "nothing was sent");
+    }
+    // Handed over, it is scaled like any other.
+    database.admin.batch_execute("UPDATE clusters SET managed = false").await.unwrap();
+    let backend = database.backend_with(|config| {
+        config.ledger = Some("ledger".to_owned());
+        config.managed = Some(query.to_owned());
+    });
+    assert!(backend.execute(&order("k3", 5, create("r1_auto", "100cc"))).await.is_ok());
+    // A query that says something else is a mistake, and not a no.
+    let backend = database.backend_with(|config| config.managed = Some("SELECT true AS manged".to_owned()));
+    let wrong = refused_for_good("the query managed has no column managed: expected a boolean");
+    assert_eq!(backend.execute(&order("k4", 5, create("r2_auto", "100cc"))).await, Err(wrong));
+}

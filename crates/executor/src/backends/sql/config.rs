@@ -47,6 +47,9 @@ pub struct SqlConfig {
     /// One replica; by default, what `observe` shows of it.
     #[serde(default)]
     pub verify: Option<String>,
+    /// Whether the database manages the replicas of a cluster itself. Without it, and with statements of one's own, none is.
+    #[serde(default)]
+    pub managed: Option<String>,
     #[serde(default, deserialize_with = "settings::optional_time")]
     pub visibility_delay: Option<Duration>,
     #[serde(default)]
@@ -89,6 +92,9 @@ fn default_observe() -> String {
         .to_owned()
 }
 
+const DEFAULT_MANAGED: &str = "SELECT managed, size, replication_factor AS replicas FROM mz_catalog.mz_clusters \
+                               WHERE name = {cluster_name}";
+
 fn default_call_deadline() -> Duration {
     Duration::from_secs(30)
 }
@@ -107,6 +113,7 @@ pub(super) struct Templates {
     pub uncordon: Option<Template>,
     pub observe: Template,
     pub verify: Option<Template>,
+    pub managed: Option<Template>,
 }
 
 impl SqlConfig {
@@ -127,6 +134,7 @@ impl SqlConfig {
             uncordon: None,
             observe: default_observe(),
             verify: None,
+            managed: None,
             visibility_delay: None,
             calls_max: None,
             call_deadline: default_call_deadline(),
@@ -203,7 +211,14 @@ impl SqlConfig {
             uncordon: optional("uncordon", self.uncordon.as_ref())?,
             observe: Template::parse("observe", &self.observe, About::Cluster)?,
             verify: optional("verify", self.verify.as_ref())?,
+            managed: self.managed_query().map(|it| Template::parse("managed", it, About::Cluster)).transpose()?,
         })
+    }
+
+    /// The default belongs to the default statements: another catalog has another way to say so.
+    fn managed_query(&self) -> Option<&str> {
+        let usual = || (self.create == default_create()).then_some(DEFAULT_MANAGED);
+        self.managed.as_deref().or_else(usual)
     }
 
     /// Schema, if there is one, and table.

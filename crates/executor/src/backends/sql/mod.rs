@@ -24,7 +24,7 @@ pub use self::config::{SqlConfig, SqlTls};
 use self::config::Templates;
 use self::failure::{Stage, judge};
 use self::ledger::{Ledger, Turn};
-use self::rows::Seen;
+use self::rows::{Managed, Seen};
 use self::session::Sessions;
 use self::template::{Template, incarnation};
 use super::settings::{ConfigError, Secret};
@@ -202,6 +202,9 @@ impl Sql {
     async fn change(&self, client: &Client, order: &Order, stage: Stage) -> Result<Report, CallError> {
         let Some(template) = self.statement(&order.call) else { return Ok(Report::Nothing) };
         let statement = template.for_order(order).map_err(refused)?;
+        if let Some(managed) = self.managed(client, order).await? {
+            return Err(refused(refusal(order, &managed)));
+        }
         let answered = client.simple_query(&statement).await.map_err(|error| judge(&error, stage))?;
         match &order.call {
             Call::DrainReplica(_) => {
@@ -229,6 +232,16 @@ impl Sql {
                 tokio::time::sleep(LOOK_AGAIN).await;
             },
         }
+    }
+
+    /// Whether the cluster's replicas are the database's own affair. Asked before each statement, because that can be changed there
+    /// at any time.
+    async fn managed(&self, client: &Client, order: &Order) -> Result<Option<Managed>, CallError> {
+        let makes_or_drops = matches!(order.call, Call::CreateReplica(_) | Call::DropReplica(_));
+        let Some(query) = self.templates.managed.as_ref().filter(|_| makes_or_drops) else { return Ok(None) };
+        let query = query.for_cluster(&order.cluster).map_err(refused)?;
+        let messages = client.simple_query(&query).await.map_err(|error| judge(&error, Stage::Before))?;
+        rows::managed(&messages).map_err(refused)
     }
 
     /// The replica that has the name that an order is about.
@@ -360,6 +373,17 @@ fn effect(order: &Order, seen: Option<&Seen>) -> Option<Report> {
         (Call::DropReplica(_), seen) if !seen.is_some_and(|seen| is_meant(order, seen)) => Some(Report::Nothing),
         _ => None,
     }
+}
+
+/// Why nothing is made or dropped in a cluster that its database manages, and what would help.
+fn refusal(order: &Order, managed: &Managed) -> String {
+    let cluster = &order.cluster.name;
+    let size = managed.size.as_deref().map(|size| format!(" of size {size}")).unwrap_or_default();
+    let has = managed.replicas.map(|count| format!(", with {count} replicas{size}")).unwrap_or_default();
+    format!(
+        "cluster {cluster} is managed by its database{has}: single replicas can be neither made nor dropped there. Make it unmanaged \
+         (ALTER CLUSTER ... SET (MANAGED = false)), or leave it to the database and drop its strategies"
+    )
 }
 
 async fn roll_back(client: &Client) -> Result<(), CallError> {

@@ -41,6 +41,28 @@ pub(super) fn replicas(messages: &[SimpleQueryMessage], name: Option<&str>) -> R
     Ok(seen)
 }
 
+/// That the database manages the replicas of a cluster itself, and what it says it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Managed {
+    pub size: Option<String>,
+    pub replicas: Option<u64>,
+}
+
+/// Reads the row of `managed`. Nothing if single replicas can be made and dropped.
+pub(super) fn managed(messages: &[SimpleQueryMessage]) -> Result<Option<Managed>, String> {
+    for message in messages {
+        if let SimpleQueryMessage::Row(row) = message {
+            let columns = Columns(row);
+            if !columns.has("managed") {
+                return Err("the query managed has no column managed: expected a boolean".to_owned());
+            }
+            let it = Managed { size: columns.text("size").map(str::to_owned), replicas: columns.number("replicas")? };
+            return Ok(columns.truth("managed")?.unwrap_or(false).then_some(it));
+        }
+    }
+    Ok(None)
+}
+
 /// How much a drain moved and left, if its statement says so.
 pub(super) fn drained(messages: &[SimpleQueryMessage]) -> Result<Option<(u64, u64)>, String> {
     for message in messages {
