@@ -37,7 +37,10 @@ async fn a_profile_that_holds_is_obeyed_and_shown_and_outlives_a_leader() -> Res
     group.kill(old)?;
     leader(&group).await?;
     let shown = json(&group, &["get", "strategies"])?;
-    ensure!(shown.pointer("/strategies/0/status/profile/row").is_some_and(|it| it == "daily min_replicas=2"), "{shown:#}");
+    ensure!(
+        shown.pointer("/strategies/0/status/profile/row").is_some_and(|it| it == "daily min_replicas=2"),
+        "{shown:#}"
+    );
     ensure!(machine.running()?.len() == 2, "nothing was made twice: {:?}", machine.running()?);
 
     // Suspended from here on: what is there goes.

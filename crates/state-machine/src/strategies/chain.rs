@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::desired::{Change, Desired};
-use super::reason::{ChangeCause, ChangesAt, Reason, earlier};
+use super::reason::{ChangeCause, ChangesAt, Reason, earlier, just_after};
 use super::tracking::pace::Noted;
 use super::{Decide, Overran, Question, STEPS_MAX, Steps, StrategyState, View};
 use crate::configuration::schedule::Holding;
@@ -198,7 +198,14 @@ fn run_one(
         Ok(configuration) => configuration,
         Err(reason) => return (stage(reason, vec![], vec![], profile_over), None),
     };
-    if link.is_suspended() {
+    // Whoever has woken the cluster needs it, whatever the schedule says, for as long as a wake holds.
+    let awake_until = view.wake.filter(|_| link.kind == StrategyKind::IdleSuspend).map(|wake| {
+        let times = view.idle.with(&configuration.rule);
+        wake.holds_until(times)
+    });
+    let awake_until = awake_until.filter(|until| link.is_suspended() && view.now <= *until);
+    let profile_over = earlier(profile_over, awake_until.map(|until| just_after(until, ChangeCause::KeepAliveOver)));
+    if link.is_suspended() && awake_until.is_none() {
         let reason = Reason::SuspendedBySchedule { until: link.holding.and_then(|holding| holding.until) };
         desired.begin(link.kind, configuration.scope);
         let names: Vec<Key> = desired.replicas().map(|replica| replica.name.clone()).collect();
