@@ -114,6 +114,15 @@ async fn a_cluster_falls_asleep_after_the_threshold_and_wakes_by_api_and_by_acti
     is_at_rest(&machine)?;
     let described = said(&group, &["describe", "cluster", "demo"])?;
     ensure!(described.contains("Scaled to zero:"), "{described}");
+    let figures = scaled::metrics(&group.members[leader(&group).await?].http).await?;
+    for figure in [
+        "loadline_scaling_is_scaled_to_zero{cluster=\"demo\"} 1",
+        "loadline_scaling_idle_duration_seconds{cluster=\"demo\"} ",
+        "loadline_scaling_last_activity_timestamp{cluster=\"demo\"} ",
+        "loadline_scaling_clusters_at_zero 1",
+    ] {
+        ensure!(figures.contains(figure), "no {figure} in {figures}");
+    }
 
     // At a node that does not lead, and it answers when a replica is ready.
     let address = follower(&group).await?;

@@ -15,7 +15,7 @@ use crate::http_signals::SignalPages;
 use crate::metrics::{Metrics, Standing};
 use crate::readiness::Readiness;
 use crate::scaling_figures;
-use crate::signal_figures;
+use crate::{idle_figures, signal_figures};
 
 /// Prometheus 2 reads this version of the text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -96,8 +96,10 @@ async fn ready(State(pages): State<Pages>) -> Response {
 async fn figures(State(pages): State<Pages>) -> Response {
     // The size of the data folder is counted file by file.
     let rendering = tokio::task::spawn_blocking(move || {
-        let signals = signal_figures::families(&pages.node.latest())?;
-        pages.metrics.render(&pages.standing(), signals)
+        let state = pages.node.latest();
+        let mut more = signal_figures::families(&state)?;
+        more.extend(idle_figures::families(&state)?);
+        pages.metrics.render(&pages.standing(), more)
     });
     match tokio::time::timeout(ANSWER_WITHIN, rendering).await {
         Ok(Ok(Ok(text))) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response(),

@@ -19,6 +19,7 @@ mod grpc;
 mod http;
 mod http_scaling;
 mod http_signals;
+mod idle_figures;
 mod incoming;
 mod json_lines;
 mod leading;

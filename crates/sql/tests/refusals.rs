@@ -56,9 +56,9 @@ fn a_refusal_names_what_was_written_and_where() {
     );
     check(
         w,
-        "CREATE SCALING STRATEGY FOR CLUSTER c TYPE IDLE_SUSPEND",
+        "CREATE SCALING STRATEGY FOR CLUSTER c TYPE BURST",
         SqlState::INVALID_PARAMETER_VALUE,
-        "option IDLE_AFTER is required",
+        "option BURST_SIZE is required",
     );
     check(
         w,
