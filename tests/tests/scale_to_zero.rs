@@ -233,6 +233,7 @@ async fn an_override_keeps_a_minimum_until_it_is_over_and_a_paused_cluster_says_
     let first = leader(&group).await?;
     group.kill(first)?;
     leader(&group).await?;
+    group.start_member(first)?;
     until("it falls asleep when the override is over", &asks, |state| state.is_scaled_to_zero).await?;
     eventually("nothing runs", PATIENCE, async || machine.running().ok()?.is_empty().then_some(())).await?;
 
