@@ -2,6 +2,7 @@
 
 use loadline_sql::statement::Value;
 use loadline_sql::{SqlState, Statement, parse};
+use loadline_state_machine::{StrategyKind, option_definitions};
 
 /// The text is one statement, which is printed like this and is then the same one.
 #[track_caller]
@@ -181,11 +182,21 @@ fn a_mistake_is_told_with_its_place_and_what_would_be_right() {
     let error = refused(
         "CREATE SCALING STRATEGY FOR CLUSTER c TYPE ^TARGT_SIZE",
         "syntax error at or near \"TARGT_SIZE\": expected a type of scaling strategy (TARGET_SIZE, SHRINK_TO_FIT, BURST, \
-         IDLE_SUSPEND)",
+         IDLE_SUSPEND, TARGET_TRACKING, QUEUE_DEPTH)",
     );
     assert_eq!(error.hint.as_deref(), Some("Did you mean TARGET_SIZE?"));
-    let options = "expected an option of scaling strategies (SIZE, REPLICA_NAME, COOLDOWN, ENABLED, REPLICA_SCOPE, DRY_RUN, \
-                   APPROVAL, MAX_SIZE, MIN_OOM_COUNT, MIN_CRASH_COUNT, CRASH_WINDOW, BURST_SIZE, IDLE_AFTER)";
+    // Those of all types, each once: the list itself is the state machine's.
+    let mut names: Vec<&str> = Vec::new();
+    for option in StrategyKind::PRIORITY_ORDER.into_iter().flat_map(option_definitions) {
+        if !names.contains(&option.sql_name) {
+            names.push(option.sql_name);
+        }
+    }
+    assert!(
+        ["SIZE", "IDLE_AFTER", "SIGNALS", "DEPTH_TARGET", "SCHEDULE"].iter().all(|it| names.contains(it)),
+        "{names:?}"
+    );
+    let options = format!("expected an option of scaling strategies ({})", names.join(", "));
     for (name, near) in [("IDLE_AFTR", "IDLE_AFTR"), ("IDLE AFTR", "IDLE"), ("IDEL AFTER", "IDEL")] {
         let text = format!("CREATE SCALING STRATEGY FOR ALL CLUSTERS\n  TYPE IDLE_SUSPEND WITH (^{name} = '30m')");
         let error = refused(&text, &format!("syntax error at or near \"{near}\": {options}"));
