@@ -42,14 +42,20 @@ impl ReasonWord {
     }
 }
 
+/// Whole days, as in `30d`.
+fn parse_days(text: &str) -> Result<u32, String> {
+    let days = text.trim().strip_suffix('d').and_then(|days| days.trim().parse::<u32>().ok());
+    days.filter(|days| *days > 0).ok_or_else(|| format!("'{text}' is not a number of days; write 30d, for example"))
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct SavingsArgs {
     /// Only these clusters, by name or id, or those that these strategies rule
     #[arg(value_name = "CLUSTER")]
     pub(crate) clusters: Vec<String>,
     /// How far back, in whole days
-    #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = parse_duration)]
-    pub(crate) since: Duration,
+    #[arg(long, value_name = "DAYS", default_value = "30d", value_parser = parse_days)]
+    pub(crate) since: u32,
 }
 
 #[derive(Debug, Args)]
@@ -71,4 +77,17 @@ pub(crate) struct OverrideArgs {
     /// End the override now
     #[arg(long, conflicts_with_all = ["min", "lasts", "size"])]
     pub(crate) clear: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn savings_are_asked_for_in_whole_days() {
+        assert_eq!((parse_days("30d"), parse_days("1d")), (Ok(30), Ok(1)));
+        for wrong in ["", "30", "0d", "-1d", "12h", "d"] {
+            assert!(parse_days(wrong).is_err(), "{wrong:?}");
+        }
+    }
 }

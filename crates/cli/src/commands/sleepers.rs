@@ -165,12 +165,7 @@ fn bar(micros: u64, most: u64, width: u64) -> String {
 }
 
 pub(crate) async fn savings(args: &SavingsArgs, session: Session<'_>) -> Result<(), Failed> {
-    const DAY: u128 = 24 * 60 * 60 * 1_000;
-    let days = u32::try_from(args.since.as_millis().div_ceil(DAY)).unwrap_or(u32::MAX);
-    if days == 0 {
-        return Err(Failed::usage("--since must be a day or more, such as 30d"));
-    }
-    let answer = session.client.savings(&args.clusters, days, session.reading).await?;
+    let answer = session.client.savings(&args.clusters, args.since, session.reading).await?;
     let mut by_day: BTreeMap<String, Total> = BTreeMap::new();
     let mut total = Total::default();
     for day in &answer.days {
