@@ -166,8 +166,9 @@ mod tests {
         assert_eq!(kinds("kinds", &["clusters".to_owned()]), Ok(vec![ResourceKind::Cluster]));
         check(
             kinds("kinds", &["clusters".to_owned(), "pods".to_owned(), String::new()]),
-            "kinds[1] \"pods\" must be one of sizes, clusters, settings, strategies, decisions, operations, actions, roles; \
-             kinds[2] \"\" must be one of sizes, clusters, settings, strategies, decisions, operations, actions, roles",
+            "kinds[1] \"pods\" must be one of sizes, clusters, settings, strategies, decisions, operations, actions, roles, \
+             signals; kinds[2] \"\" must be one of sizes, clusters, settings, strategies, decisions, operations, actions, \
+             roles, signals",
         );
         assert_eq!(resource_name("name", ""), Ok(None));
         assert_eq!(resource_name("name", "sizes/s"), Ok(Some(ResourceName::size("s"))));

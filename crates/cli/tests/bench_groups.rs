@@ -122,17 +122,25 @@ fn many_clusters_are_compared_with_few_and_every_figure_is_there() {
     let desk = Desk::new();
     let rows = rows(&desk, &["scale", "--sizes", "5,50", "--since", "100", "--without-etcd"]);
     let names: Vec<&str> = rows.iter().filter_map(|row| row["name"].as_str()).collect();
-    let expected = [
-        "scale signals",
-        "scale signals",
-        "scale memory per cluster",
+    let felt = [
+        "scale write",
+        "scale read linearizable",
+        "scale read stale",
+        "scale react",
+        "scale failover to write",
+        "scale failover to backend call",
+        "scale replay",
+    ];
+    let needed = [
         "scale snapshot time",
         "scale snapshot size",
-        "scale write",
+        "scale write without snapshots",
         "scale write during snapshots",
         "scale restart",
         "scale new node",
     ];
+    let signals = ["scale signals"; 2];
+    let expected = [&signals[..], &felt, &["scale memory per cluster"], &felt, &needed].concat();
     assert_eq!(names, expected);
 }
 

@@ -205,7 +205,6 @@ fn what_is_missing_is_named() {
         ("/strategies", "strategies: it is missing; write a list"),
         ("/strategies/0/type", "strategies[0].type: it is missing; write target_size"),
         ("/strategies/1/config", "strategies[1].config: it is missing"),
-        ("/strategies/0/config/idle_after_s", "strategies[0].config.idle_after_s: it is missing; write whole seconds"),
         ("/strategies/1/config/size", "strategies[1].config.size: it is missing; write the name of a size"),
         ("/signals/hydration/main/total", "signals.hydration.main.total: it is missing"),
     ] {
