@@ -127,6 +127,11 @@ impl SnapshotStore {
         lock(&self.shared.files).last().cloned()
     }
 
+    /// The newest one of which this holds.
+    pub fn newest_where(&self, holds: impl Fn(&SnapshotMeta) -> bool) -> Option<SnapshotFile> {
+        lock(&self.shared.files).iter().rev().find(|file| holds(file.meta())).cloned()
+    }
+
     /// Writes a snapshot; when this returns it is durable.
     pub fn write(&self, meta: &SnapshotMeta, body: &[u8]) -> Result<SnapshotFile, SnapshotError> {
         let bytes = encode(meta, body).map_err(io_error("encode a snapshot"))?;

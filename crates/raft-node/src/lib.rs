@@ -50,4 +50,3 @@ pub use reads::Consistency;
 pub use runtime::seed_randomness;
 pub use status::{Role, Status};
 pub use storage::published::Happened;
-pub use storage::state_machine::JournalEntry;

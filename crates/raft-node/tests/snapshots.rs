@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::{Group, create_cluster, eventually, expect_err, request};
 use loadline_log::snapshot;
-use loadline_raft_node::{FeedError, JournalEntry, NodeConfig};
-use loadline_state_machine::{Answer, Command, Hash, LogIndex, State};
+use loadline_raft_node::{FeedError, NodeConfig};
+use loadline_state_machine::{Answer, Command, Hash, JournalEntry, LogIndex, State};
 
 fn small(config: &mut NodeConfig) {
     config.snapshot_every = 50;
@@ -198,11 +198,7 @@ async fn the_journal_replays_to_the_very_state_that_is_live() {
                 break;
             }
             let index = LogIndex(record.index);
-            let applied = match JournalEntry::decode(&record.entry).unwrap() {
-                JournalEntry::Blank => loadline_state_machine::pass(&mut replayed, index, &[]),
-                JournalEntry::Membership(payload) => loadline_state_machine::pass(&mut replayed, index, &payload),
-                JournalEntry::Requests(sealed) => loadline_state_machine::apply(&mut replayed, index, &sealed),
-            };
+            let applied = JournalEntry::decode(&record.entry).unwrap().apply_to(&mut replayed, index);
             assert_eq!(applied.hash, Hash(record.hash), "at {index}");
         }
     }

@@ -11,10 +11,8 @@ use std::time::Duration;
 
 use common::{create_cluster, eventually};
 use loadline_log::{ModelDisk, RealDisk, SharedDisk, Threading};
-use loadline_raft_node::{
-    JournalEntry, Node, NodeConfig, NodeObserver, PlainDial, Role, StartError, SystemClock, seed_randomness,
-};
-use loadline_state_machine::{LogIndex, ResourceName, audit};
+use loadline_raft_node::{Node, NodeConfig, NodeObserver, PlainDial, Role, StartError, SystemClock, seed_randomness};
+use loadline_state_machine::{JournalEntry, LogIndex, ResourceName, audit};
 
 #[derive(Debug, Default)]
 struct Counter {

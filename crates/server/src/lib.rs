@@ -7,7 +7,6 @@
 //! - `http` answers probes and Prometheus, from `readiness` and `metrics`; `http_scaling` wakes clusters and tells what they saved;
 //! - `incoming` is what a simulator brings its own of: sockets, and the clock that answers are dated by;
 //! - `leading` is what only the leader does;
-//! - [`replay`] applies the journal of a node that is not running once more.
 //!
 //! Not here: what a request means (`loadline-state-machine`), how it is recorded (`loadline-raft-node`), who acts on the
 //! outside world (`loadline-executor`).
@@ -29,7 +28,6 @@ mod peers;
 mod pg;
 mod proposals;
 mod readiness;
-pub mod replay;
 mod scaling_figures;
 mod scaling_log;
 mod serve;

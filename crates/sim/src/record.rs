@@ -165,7 +165,7 @@ pub struct Applied {
     pub time: Time,
     /// The chain's hash after it.
     pub hash: Hash,
-    /// As the journal keeps it; `loadline_raft_node::JournalEntry::decode` reads it.
+    /// As the journal keeps it; `loadline_state_machine::JournalEntry::decode` reads it.
     pub entry: Bytes,
     pub receipts: Vec<Receipt>,
     pub events: Vec<Event>,

@@ -31,6 +31,7 @@ mod event;
 mod evolve;
 mod ids;
 mod index;
+mod journal_entry;
 mod names;
 mod nodes;
 mod receipt;
@@ -80,6 +81,7 @@ pub use event::{AbortReason, Cause, Event, decode_caused_events, decode_events, 
 pub use ids::{
     Actor, ClusterId, Epoch, Hash, LogIndex, NodeNumber, ParseIdError, Proof, RequestId, Revision, RulesVersion,
 };
+pub use journal_entry::JournalEntry;
 pub use nodes::Leader;
 pub use receipt::{Answer, Done, Receipt, Refused};
 pub use rejection::{Field, NameProblem, Rejection, RejectionClass};

@@ -5,8 +5,9 @@
 
 use std::time::{Duration, Instant};
 
-use loadline_server::replay::{History, ReplayError};
-use loadline_state_machine::State;
+use loadline_audit::replay::entries;
+use loadline_audit::{Kept, Moment, ReplayError, Start, replay};
+use loadline_state_machine::{LogIndex, State};
 
 use super::figures::median;
 use super::group::Group;
@@ -49,19 +50,19 @@ pub(super) type Rounds = (u64, Vec<Duration>, Vec<Duration>);
 
 pub(super) fn rounds_of(data: &std::path::Path, rounds: u32) -> Result<Rounds, Failed> {
     let failed = |error: ReplayError| Failed::new(Exit::Failure, error.to_string());
-    let history = History::open(data).map_err(failed)?;
-    let entries = history.entries().map_err(failed)?;
+    let kept = Kept::open(data).map_err(|error| failed(error.into()))?;
+    let entries = entries(&kept).map_err(failed)?;
     let (mut replayed, mut applied) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         for whole in [round % 2 == 0, round % 2 == 1] {
             let began = Instant::now();
             if whole {
-                history.replay(|_| {}).map_err(failed)?;
+                replay(&kept, Start::Beginning, Moment::End, |_| {}).map_err(failed)?;
                 replayed.push(began.elapsed());
             } else {
                 let mut state = State::new();
-                for entry in &entries {
-                    entry.apply_to(&mut state);
+                for (record, entry) in &entries {
+                    entry.apply_to(&mut state, LogIndex(record.index));
                 }
                 applied.push(began.elapsed());
             }

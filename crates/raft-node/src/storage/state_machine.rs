@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use loadline_log::{JournalError, JournalRecord};
-use loadline_state_machine::{self as state_machine, Applied, DecodeError, Hash, LogIndex, Sealed, State};
+use loadline_state_machine::{self as state_machine, Applied, Hash, JournalEntry, LogIndex, Sealed, State};
 use openraft::OptionalSend;
 use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine};
 
@@ -30,42 +30,6 @@ use crate::types::{Entry, EntryPayload, LogId, Payload, Receipts, SnapshotMeta, 
 /// Entries that are applied before readers see them and proposers are answered. Each publication makes the next
 /// change of the state copy what it touches, so one per entry would cost more when there are many.
 const BATCH_MAX: usize = 128;
-
-/// What an entry in the journal was. The numbers are in the journal for ever.
-const JOURNAL_BLANK: u8 = 0;
-const JOURNAL_NORMAL: u8 = 1;
-const JOURNAL_MEMBERSHIP: u8 = 2;
-
-/// An entry of the log, as the journal keeps it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum JournalEntry {
-    /// The first entry of a term: Raft's own.
-    Blank,
-    /// A change of the group's members: Raft's own. The bytes that the hash chain covers.
-    Membership(Bytes),
-    /// Requests, with everything that was asked for.
-    Requests(Sealed),
-}
-
-impl JournalEntry {
-    /// Reads `JournalRecord::entry`.
-    pub fn decode(entry: &[u8]) -> Result<Self, DecodeError> {
-        match entry.split_first() {
-            Some((&JOURNAL_BLANK, [])) => Ok(Self::Blank),
-            Some((&JOURNAL_MEMBERSHIP, payload)) => Ok(Self::Membership(Bytes::copy_from_slice(payload))),
-            Some((&JOURNAL_NORMAL, bytes)) => Ok(Self::Requests(Sealed::open(bytes)?)),
-            Some((&kind, _)) => Err(DecodeError::UnknownKind { what: "journal entry", kind: u16::from(kind) }),
-            None => Err(DecodeError::Truncated { what: "journal entry" }),
-        }
-    }
-}
-
-fn journal_entry(kind: u8, bytes: &[u8]) -> Bytes {
-    let mut entry = Vec::with_capacity(bytes.len() + 1);
-    entry.push(kind);
-    entry.extend_from_slice(bytes);
-    Bytes::from(entry)
-}
 
 /// What a state machine needs besides its own state.
 #[derive(Debug, Clone)]
@@ -132,10 +96,10 @@ impl Machine {
             return Err(io::Error::other(format!("entry {index} cannot follow entry {}", self.state.applied())));
         }
         let (applied, entry, keys) = match payload {
-            EntryPayload::Blank => (self.pass(index, &[])?, journal_entry(JOURNAL_BLANK, &[]), Vec::new()),
+            EntryPayload::Blank => (self.pass(index, &[])?, JournalEntry::encode_blank(), Vec::new()),
             EntryPayload::Membership(membership) => {
                 let bytes = membership_record::encode(membership);
-                (self.pass(index, &bytes)?, journal_entry(JOURNAL_MEMBERSHIP, &bytes), Vec::new())
+                (self.pass(index, &bytes)?, JournalEntry::encode_membership(&bytes), Vec::new())
             }
             EntryPayload::Normal(Payload(bytes)) => {
                 // A committed entry that cannot be read stops the node: skipping it would be a guess.
@@ -143,10 +107,10 @@ impl Machine {
                     .map_err(|error| io::Error::other(format!("committed entry {index} cannot be read: {error}")))?;
                 let applied = self.caught(index, |state| state_machine::apply(state, index, &sealed))?;
                 let keys = applied.index_keys(&sealed);
-                (applied, journal_entry(JOURNAL_NORMAL, bytes), keys)
+                (applied, JournalEntry::encode_requests(bytes), keys)
             }
         };
-        self.remember(applied, entry, keys, batch)
+        self.remember(applied, entry.into(), keys, batch)
     }
 
     fn pass(&mut self, index: LogIndex, payload: &[u8]) -> io::Result<Applied> {

@@ -8,11 +8,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use loadline_log::JournalError;
-use loadline_raft_node::{JournalEntry, Node};
+use loadline_raft_node::Node;
 use loadline_sql::tables::{Budget, EndedOperation, EventRow, Past};
 use loadline_sql::{SqlError, SqlState};
 use loadline_state_machine::{
-    Action, Cause, Decision, Event, State, Time, audit, decode_caused_events, decode_events, resource_changes,
+    Action, Cause, Decision, Event, JournalEntry, State, Time, audit, decode_caused_events, decode_events,
+    resource_changes,
 };
 
 /// Rows that are kept, the newest ones. An action has some 600 bytes, a decision a few thousand.

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use loadline_log::JournalError;
-use loadline_raft_node::{JournalEntry, Node};
+use loadline_raft_node::Node;
 use loadline_sql::tables::Budget;
 use loadline_sql::{SqlError, SqlState};
-use loadline_state_machine::{LogIndex, State, Time, apply, pass};
+use loadline_state_machine::{JournalEntry, LogIndex, State, Time};
 
 /// States that are kept. Each shares most of its rows with the next.
 const KEPT_MAX: usize = 8;
@@ -96,11 +96,8 @@ impl Travel {
                 if !moment.is_before(record.index, Time::from_millis(record.time_ms)) {
                     break 'reading;
                 }
-                match JournalEntry::decode(&record.entry).map_err(|error| failed(&error))? {
-                    JournalEntry::Requests(sealed) => apply(&mut state, LogIndex(record.index), &sealed),
-                    JournalEntry::Blank => pass(&mut state, LogIndex(record.index), &[]),
-                    JournalEntry::Membership(bytes) => pass(&mut state, LogIndex(record.index), &bytes),
-                };
+                let entry = JournalEntry::decode(&record.entry).map_err(|error| failed(&error))?;
+                entry.apply_to(&mut state, LogIndex(record.index));
                 if state.hash().0 != record.hash {
                     let message = format!("entry {} of the journal does not lead where it led", record.index);
                     return Err(SqlError::new(SqlState("XX001"), message));

@@ -4,8 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use loadline_raft_node::JournalEntry;
-use loadline_state_machine::{Answer, Done, Receipt};
+use loadline_state_machine::{Answer, Done, JournalEntry, Receipt};
 
 use super::{Agreed, Invariant};
 use crate::history::Told;

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use loadline_raft_node::JournalEntry;
-use loadline_state_machine::{ActionId, Command, Epoch, Event};
+use loadline_state_machine::{ActionId, Command, Epoch, Event, JournalEntry};
 
 use super::{Agreed, Invariant};
 use crate::record::Sighting;

@@ -6,8 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loadline_raft_node::JournalEntry;
-use loadline_state_machine::{self as state_machine, LogIndex, State};
+use loadline_state_machine::{JournalEntry, LogIndex, State};
 
 use super::Invariant;
 use crate::record::{Applied, Journalled, Place, Seen, Sighting};
@@ -37,11 +36,7 @@ impl Replay {
         let index = LogIndex(applied.index.0);
         let entry = JournalEntry::decode(&applied.entry)
             .map_err(|error| format!("what the journal keeps of {index} cannot be read: {error}"))?;
-        let again = match entry {
-            JournalEntry::Blank => state_machine::pass(&mut self.replayed, index, &[]),
-            JournalEntry::Membership(bytes) => state_machine::pass(&mut self.replayed, index, &bytes),
-            JournalEntry::Requests(sealed) => state_machine::apply(&mut self.replayed, index, &sealed),
-        };
+        let again = entry.apply_to(&mut self.replayed, index);
         if again.hash == applied.hash {
             return Ok(());
         }

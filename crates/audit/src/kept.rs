@@ -1,0 +1,52 @@
+//! What a node keeps of its past: its journal, and the snapshots of its state.
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::sync::Arc;
+
+use loadline_log::{Journal, JournalOptions, JournalRecord, RealDisk, SharedDisk, SnapshotStore};
+use loadline_state_machine::{Hash, State};
+
+use crate::source::{Source, SourceError, open_state};
+
+/// Snapshots are only read here; as many as are there stay.
+const SNAPSHOTS_KEPT: usize = usize::MAX;
+
+/// The journal and the snapshots of one node.
+#[derive(Debug)]
+pub struct Kept {
+    journal: Journal,
+    snapshots: SnapshotStore,
+}
+
+impl Kept {
+    /// Those of a node that runs in this process.
+    pub fn new(journal: Journal, snapshots: SnapshotStore) -> Kept {
+        Kept { journal, snapshots }
+    }
+
+    /// Those of a node that is not running. Takes the folder for this process, as a node would.
+    pub fn open(data_dir: &Path) -> Result<Kept, SourceError> {
+        let disk: SharedDisk = Arc::new(RealDisk::open(data_dir).map_err(SourceError::Open)?);
+        let journal = Journal::open(Arc::clone(&disk), JournalOptions::default()).map_err(SourceError::Journal)?;
+        let snapshots = SnapshotStore::open(disk, SNAPSHOTS_KEPT).map_err(SourceError::Snapshot)?;
+        Ok(Kept { journal, snapshots })
+    }
+}
+
+impl Source for Kept {
+    fn range(&self) -> Option<RangeInclusive<u64>> {
+        Some(self.journal.first_index()?..=self.journal.last_index()?)
+    }
+
+    fn read(&self, from: u64, bytes_max: usize) -> Result<Vec<JournalRecord>, SourceError> {
+        self.journal.read(from, bytes_max).map_err(SourceError::Journal)
+    }
+
+    fn start(&self, not_after: u64) -> Result<Option<State>, SourceError> {
+        let index_of = |meta: &loadline_log::SnapshotMeta| meta.last.map_or(0, |last| last.index);
+        let Some(file) = self.snapshots.newest_where(|meta| index_of(meta) <= not_after) else { return Ok(None) };
+        let body = file.load().map_err(SourceError::Snapshot)?;
+        open_state(index_of(file.meta()), Hash(file.meta().state_hash), &body).map(Some)
+    }
+}

@@ -1,0 +1,18 @@
+//! What a history says, for somebody who was not there: reading it, replaying it to a byte-equal state, checking it.
+//!
+//! - [`source`]: where a history comes from, whatever it is kept in; [`kept`]: the journal and the snapshots of a node.
+//! - [`replay`]: applies it once more, to any moment, and compares the hash after every entry.
+//!
+//! Everything here works on bytes that are at rest, with the same state machine that made them: no node needs to run, and nothing
+//! that is asked here leaves a trace in the log.
+//!
+//! Deliberately not here: how the bytes got there (`loadline-raft-node`), how they are kept (`loadline-log`), asking a running
+//! group for them (`loadline-client`), and showing what came out (`loadline-cli`).
+
+pub mod kept;
+pub mod replay;
+pub mod source;
+
+pub use kept::Kept;
+pub use replay::{Moment, ReplayError, Replayed, Start, Step, replay};
+pub use source::{Source, SourceError};

@@ -1,0 +1,45 @@
+//! Where a history comes from.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use loadline_log::{JournalError, JournalRecord, OpenError, SnapshotError};
+use loadline_state_machine::{DecodeError, Hash, LogIndex, State};
+
+/// Entries in the order of the log, with what each derived, and states to begin with.
+pub trait Source: fmt::Debug + Sync {
+    /// The first and the last entry that can be read. What is between may have gaps; [`Source::read`] says where.
+    fn range(&self) -> Option<RangeInclusive<u64>>;
+
+    /// Records from this entry on: at least one, then as many as fit into so many bytes, up to a gap. Behind the end there are
+    /// none.
+    fn read(&self, from: u64, bytes_max: usize) -> Result<Vec<JournalRecord>, SourceError>;
+
+    /// The newest whole state that is kept and that is not later than after this entry. Without one, a history that begins with
+    /// the first entry can still be replayed from the empty state.
+    fn start(&self, not_after: u64) -> Result<Option<State>, SourceError>;
+}
+
+/// Why a history could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    #[error("cannot open the data folder; is the node still running?")]
+    Open(#[source] OpenError),
+    #[error("cannot read the journal")]
+    Journal(#[source] JournalError),
+    #[error("cannot read a snapshot")]
+    Snapshot(#[source] SnapshotError),
+    #[error("the state of the snapshot at entry {index} cannot be read")]
+    State { index: u64, source: DecodeError },
+    #[error("the snapshot at entry {index} says that its hash is {says}, and its state has {has}")]
+    SnapshotDiffers { index: u64, says: Hash, has: Hash },
+}
+
+/// The state in the body of a snapshot, if it is the one that its head says it is.
+pub(crate) fn open_state(index: u64, says: Hash, body: &[u8]) -> Result<State, SourceError> {
+    let state = State::decode(body).map_err(|source| SourceError::State { index, source })?;
+    if state.applied() != LogIndex(index) || state.hash() != says {
+        return Err(SourceError::SnapshotDiffers { index, says, has: state.hash() });
+    }
+    Ok(state)
+}
