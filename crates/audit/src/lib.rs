@@ -2,6 +2,10 @@
 //!
 //! - [`source`]: where a history comes from, whatever it is kept in; [`kept`]: the journal and the snapshots of a node.
 //! - [`replay`]: applies it once more, to any moment, and compares the hash after every entry.
+//! - [`diff`]: what changed between two moments, and who did it.
+//! - [`explain`]: why something is as it is, with where each part of the answer comes from.
+//! - [`trail`]: finding things through an index; [`search`]: what somebody did, or what happened to a cluster.
+//! - [`part`]: what is over, as rows; [`words`]: what each event says to people; [`sqlite`]: all of it as a file that `sqlite3` opens.
 //!
 //! Everything here works on bytes that are at rest, with the same state machine that made them: no node needs to run, and nothing
 //! that is asked here leaves a trace in the log.
@@ -9,10 +13,18 @@
 //! Deliberately not here: how the bytes got there (`loadline-raft-node`), how they are kept (`loadline-log`), asking a running
 //! group for them (`loadline-client`), and showing what came out (`loadline-cli`).
 
+pub mod diff;
+pub mod explain;
 pub mod kept;
+pub mod part;
 pub mod replay;
+pub mod search;
 pub mod source;
+pub mod sqlite;
+pub mod trail;
+pub mod words;
 
 pub use kept::Kept;
-pub use replay::{Moment, ReplayError, Replayed, Start, Step, replay};
+pub use replay::{Moment, ReplayError, Replayed, Start, Step, begin, replay, replay_while};
 pub use source::{Source, SourceError};
+pub use trail::{Index, Scanned, Trail, TrailError, TrailNames, Who};

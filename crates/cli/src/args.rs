@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use loadline_audit::Moment;
 use loadline_client::Secret;
 use loadline_executor::backends::local::replica::ReplicaOptions;
 
+use crate::audit_args::AuditVerb;
 use crate::bench::Bench;
 use crate::commands::action::ActionVerb;
 use crate::commands::load::LoadArgs;
 use crate::commands::sql::SqlArgs;
 use crate::dev::DevArgs;
+use crate::history::{HistoryArgs, parse_moment};
 use crate::output::Format;
 use crate::plan::PlanArgs;
 use crate::role_args::{CreateRoleArgs, Grant, Revoke, parse_secret};
@@ -70,9 +73,12 @@ pub(crate) struct Global {
     /// Read what the answering node has applied; works without a leader
     #[arg(long, global = true)]
     pub(crate) stale: bool,
-    /// Who asks, for the audit log; user@host if not given
+    /// Who asks, for the audit log; user@host if not given. Of audit log itself: whose doings to show
     #[arg(long, global = true, env = "LOADLINE_ACTOR", hide_env_values = true, value_name = "NAME")]
     pub(crate) actor: Option<String>,
+    /// It was named on the command line, and not by a variable.
+    #[arg(skip)]
+    pub(crate) actor_named: bool,
     /// Token of a role, where a login is needed; better in LOADLINE_TOKEN or the context, where others do not see it
     #[arg(long, global = true, env = "LOADLINE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     #[arg(value_parser = parse_secret)]
@@ -132,11 +138,7 @@ pub(crate) enum Verb {
         what: Switch,
     },
     /// Say why a cluster is as it is, or why something was decided or done
-    Explain {
-        /// cluster/NAME, decision/INDEX or action/ID
-        #[arg(required = true, value_name = "TYPE/NAME")]
-        words: Vec<String>,
-    },
+    Explain(ExplainArgs),
     /// Hold a cluster: nothing new begins on it
     Pause(PauseArgs),
     /// Let a cluster that was paused be scaled again
@@ -221,6 +223,11 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         what: Bench,
     },
+    /// The past: show it as it was, and who did what
+    Audit {
+        #[command(subcommand)]
+        what: AuditVerb,
+    },
     /// Run the nodes themselves: peers, leadership, snapshots
     Operator {
         #[command(subcommand)]
@@ -246,6 +253,18 @@ pub(crate) struct Words {
     /// actions and nodes
     #[arg(required = true, value_name = "TYPE [NAME...]")]
     pub(crate) words: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// cluster/NAME, decision/INDEX or action/ID
+    #[arg(required = true, value_name = "TYPE/NAME")]
+    pub(crate) words: Vec<String>,
+    /// As it was at this moment: an index of the log, a time such as '2026-11-16 10:00:00', or '2h ago'
+    #[arg(long, value_name = "INDEX|TIME", value_parser = parse_moment)]
+    pub(crate) at: Option<Moment>,
+    #[command(flatten)]
+    pub(crate) history: HistoryArgs,
 }
 
 #[derive(Debug, Clone, Args)]

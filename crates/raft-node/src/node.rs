@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use loadline_api::raft as wire;
 use loadline_api::raft::raft_server::RaftServer;
-use loadline_log::{AuditIndex, Identity, Journal, SharedDisk, SnapshotFile, WalObserver};
+use loadline_log::{AuditIndex, Identity, Journal, SharedDisk, SnapshotFile, SnapshotStore, WalObserver};
 use loadline_state_machine::{Done, Hash, LogIndex, Receipt, Refused, Request, RulesVersion, State};
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::errors::Fatal;
@@ -268,6 +268,11 @@ impl Node {
     /// Every entry that this node has applied, with what it brought about.
     pub fn journal(&self) -> &Journal {
         &self.inner.storage.journal
+    }
+
+    /// The states that this node keeps on disk.
+    pub fn snapshots(&self) -> &SnapshotStore {
+        &self.inner.storage.snapshots
     }
 
     /// The index into the journal, if this node keeps one.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use loadline_api::FILE_DESCRIPTOR_SET;
 use loadline_api::v1::admin_server::AdminServer;
+use loadline_api::v1::audit_server::AuditServer;
 use loadline_api::v1::operator_server::OperatorServer;
 use loadline_api::v1::scale_to_zero_server::ScaleToZeroServer;
 use loadline_api::v1::scaling_server::ScalingServer;
@@ -33,6 +34,7 @@ use tracing::{info, warn};
 use crate::acting::NodeGroup;
 use crate::config::{BackendProblem, Limits, ServerConfig, Trust};
 use crate::grpc::admin::AdminService;
+use crate::grpc::audit::AuditService;
 use crate::grpc::exchange::Exchange;
 use crate::grpc::forward::Forwarding;
 use crate::grpc::guard::Guard;
@@ -57,6 +59,7 @@ use crate::proposals::Proposals;
 use crate::readiness::Readiness;
 use crate::scaling_figures;
 use crate::shutdown::{self, Remains};
+use crate::travel::Travel;
 use crate::waking::Waking;
 
 /// How often health, which clients ask by gRPC, follows readiness.
@@ -243,12 +246,14 @@ where
     let guard = Guard::new(node.clone(), config.trust == Trust::Loopback, pass);
     warn_if_open(&config);
     let exchange = Exchange { node: node.clone(), proposals: proposals.clone() };
+    let travel = Arc::new(Travel::new(node.clone()));
     let waking = Waking { exchange: exchange.clone(), closing: closing.clone() };
     let services = Services {
         admin: AdminService { exchange: exchange.clone(), guard: guard.clone() },
-        scaling: ScalingService { exchange: exchange.clone() },
+        scaling: ScalingService { exchange: exchange.clone(), travel: Arc::clone(&travel) },
         scale_to_zero: ScaleToZeroService { waking: waking.clone() },
         signals: SignalsService { proposals: proposals.clone(), closing: closing.clone() },
+        audit: AuditService { exchange: exchange.clone() },
         writes: WritesService { exchange, closing: closing.clone() },
         watch: WatchService {
             node: node.clone(),
@@ -295,7 +300,7 @@ where
     let stop_sql = CancellationToken::new();
     let pg = listeners.pg.map(|listener| {
         let address = listener.local_addr().ok();
-        let sql = Sql::new(node.clone(), proposals.clone(), &config, guard.clone(), address);
+        let sql = Sql::new(node.clone(), proposals.clone(), &config, guard.clone(), address, Arc::clone(&travel));
         AbortOnDropHandle::new(tokio::spawn(sql.serve(listener, stop_sql.clone())))
     });
 
@@ -367,6 +372,7 @@ struct Services {
     writes: WritesService,
     watch: WatchService,
     operator: OperatorService,
+    audit: AuditService,
 }
 
 impl Services {
@@ -390,6 +396,8 @@ impl Services {
         let operator = OperatorServer::new(self.operator)
             .max_decoding_message_size(message_in)
             .max_encoding_message_size(message_out);
+        let audit =
+            AuditServer::new(self.audit).max_decoding_message_size(message_in).max_encoding_message_size(message_out);
         Routes::default()
             .add_service(doors.admin.named_layer(guard.named_layer(admin)))
             .add_service(doors.scaling.named_layer(guard.named_layer(scaling)))
@@ -398,6 +406,7 @@ impl Services {
             .add_service(doors.writes.named_layer(guard.named_layer(writes)))
             .add_service(doors.watch.named_layer(guard.named_layer(watch)))
             .add_service(doors.operator.named_layer(guard.named_layer(operator)))
+            .add_service(doors.audit.named_layer(guard.named_layer(audit)))
     }
 }
 
@@ -451,6 +460,8 @@ struct Doors {
     writes: Door,
     watch: Door,
     operator: Door,
+    /// Of its own, so that many who read the past keep no operator from the present.
+    audit: Door,
     helpers: Door,
 }
 
@@ -467,14 +478,15 @@ impl Doors {
             writes: door("Writes", size(limits.requests_max)),
             watch: door("Watch", size(limits.watches_max)),
             operator: door("Operator", size(limits.operator_calls_max)),
+            audit: door("Audit", size(limits.operator_calls_max)),
             // Health can be watched, too.
             helpers: door("other", size(limits.watches_max)),
         }
     }
 
     fn all(&self) -> Vec<Door> {
-        let Doors { admin, scaling, scale_to_zero, signals, writes, watch, operator, helpers: _ } = self.clone();
-        vec![admin, scaling, scale_to_zero, signals, writes, watch, operator]
+        let Doors { admin, scaling, scale_to_zero, signals, writes, watch, operator, audit, helpers: _ } = self.clone();
+        vec![admin, scaling, scale_to_zero, signals, writes, watch, operator, audit]
     }
 }
 

@@ -2,7 +2,9 @@
 
 pub(crate) mod action;
 mod apply;
+mod audit;
 mod config;
+mod explain;
 mod get;
 mod get_sql;
 pub(crate) mod load;
@@ -68,6 +70,8 @@ pub(crate) fn run(cli: Cli, hooks: &Hooks, console: &mut Console) -> Result<(), 
         Verb::Version => version::version(local_format(&global), console),
         Verb::Plan(args) => plan::run(&args, local_format(&global), console),
         Verb::Bench { what } => bench::run(&what, local_format(&global), console),
+        Verb::Audit { what } if what.needs_no_group() => audit::at_rest(&what, &global, console),
+        Verb::Explain(args) if args.history.is_given() => explain::offline(&args, local_format(&global), console),
         Verb::Sql(args) => sql::run(&args, &global, console),
         Verb::Operator { what: Operator::Snapshot { what: crate::args::Snapshot::Inspect { file } } } => {
             snapshot::inspect(&file, local_format(&global), console)
@@ -97,7 +101,7 @@ fn with_group(verb: Verb, global: &Global, console: &mut Console) -> Result<(), 
     let client = Client::connect(resolved.endpoints.clone(), options);
     let reading = if global.stale { Reading::Stale } else { Reading::Linearizable };
     let session = Session { client, format: resolved.output, reading, console, timeout: resolved.timeout };
-    let ended = block_on(dispatch(verb, session))?;
+    let ended = block_on(dispatch(verb, named_actor(global), session))?;
     ended.map_err(|failed| match (&resolved.context, failed.exit) {
         (Some(context), Exit::Unavailable) => {
             let hint =
@@ -111,7 +115,7 @@ fn with_group(verb: Verb, global: &Global, console: &mut Console) -> Result<(), 
     })
 }
 
-async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
+async fn dispatch(verb: Verb, actor_named: Option<String>, session: Session<'_>) -> Result<(), Failed> {
     match verb {
         Verb::Status => status::status(session).await,
         Verb::Create { what: Create::Strategy(args) } => scaling::create(args, session).await,
@@ -123,7 +127,7 @@ async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
         Verb::Revoke { what } => roles::revoke(&what, session).await,
         Verb::Enable { what } => scaling::switch(what, true, session).await,
         Verb::Disable { what } => scaling::switch(what, false, session).await,
-        Verb::Explain { words } => scaling::explain(&words, session).await,
+        Verb::Explain(args) => explain::explain(&args, session).await,
         Verb::Pause(args) => scaling::pause(args, session).await,
         Verb::Resume { cluster } => scaling::resume(cluster, session).await,
         Verb::Wake(args) => sleepers::wake(args, session).await,
@@ -145,6 +149,7 @@ async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
         Verb::Apply { file, dry_run } => apply::apply(&file, writing(dry_run), session).await,
         Verb::Diff { file } => apply::diff(&file, session).await,
         Verb::Wait(args) => wait::wait(&args, session).await,
+        Verb::Audit { what } => audit::running(&what, actor_named, session).await,
         Verb::Operator { what: Operator::Raft { what } } => raft::raft(what, session).await,
         Verb::Operator { what: Operator::Snapshot { what } } => snapshot::snapshot(what, session).await,
         Verb::Serve(_)
@@ -159,6 +164,11 @@ async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
             unreachable!("verbs that need no group are handled before")
         }
     }
+}
+
+/// Whose doings are asked for: only whom the command line names.
+fn named_actor(global: &Global) -> Option<String> {
+    global.actor.clone().filter(|_| global.actor_named)
 }
 
 pub(crate) fn resolve(global: &Global) -> Result<Resolved, Failed> {

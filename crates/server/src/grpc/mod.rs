@@ -2,6 +2,7 @@
 
 mod actor;
 pub(crate) mod admin;
+pub(crate) mod audit;
 pub(crate) mod errors;
 pub(crate) mod exchange;
 pub(crate) mod forward;
@@ -9,12 +10,12 @@ mod gate;
 pub(crate) mod guard;
 mod history;
 pub(crate) mod limits;
-mod listing;
 pub(crate) mod operator;
 mod pages;
 pub(crate) mod restore;
 pub(crate) mod scale_to_zero;
 pub(crate) mod scaling;
+mod search;
 pub(crate) mod signals;
 pub(crate) mod watch;
 pub(crate) mod writes;
