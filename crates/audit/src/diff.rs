@@ -61,6 +61,8 @@ pub struct Field {
     /// Null if it was not there.
     pub before: Value,
     pub after: Value,
+    /// The last deed that can have changed it, by its place among those of the thing.
+    pub deed: Option<usize>,
 }
 
 /// Something that was done to one thing.
@@ -150,20 +152,43 @@ fn changes(before: &State, after: &State, deeds: &mut Deeds) -> Vec<Changed> {
             (Some(old), Some(new)) if old != new => What::Altered,
             _ => continue,
         };
-        let fields = fields(old.get(name).unwrap_or(&nothing), new.get(name).unwrap_or(&nothing));
-        changes.push(Changed { name: name.clone(), what, fields, deeds: deeds.take(name) });
+        let deeds = deeds.take(name);
+        let fields = fields(old.get(name).unwrap_or(&nothing), new.get(name).unwrap_or(&nothing), &deeds);
+        changes.push(Changed { name: name.clone(), what, fields, deeds });
     }
     changes
 }
 
 type Thing = BTreeMap<String, Value>;
 
-fn fields(old: &Thing, new: &Thing) -> Vec<Field> {
+fn fields(old: &Thing, new: &Thing, deeds: &[Deed]) -> Vec<Field> {
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let value = |thing: &Thing, name: &String| thing.get(name).cloned().unwrap_or(Value::Null);
-    let all =
-        names.into_iter().map(|name| Field { name: name.clone(), before: value(old, name), after: value(new, name) });
+    let all = names.into_iter().map(|name| Field {
+        name: name.clone(),
+        before: value(old, name),
+        after: value(new, name),
+        deed: deed_of(name, deeds),
+    });
     all.filter(|field| field.before != field.after).collect()
+}
+
+/// The kinds of events that change a field; none: any that is about the thing.
+fn changers(field: &str) -> &'static [&'static str] {
+    match field.split('.').next().unwrap_or(field) {
+        "conclusion" => &["DecisionMade"],
+        "pause" => &["ClusterPaused", "ClusterResumed"],
+        "override" => &["ClusterOverridden", "OverrideEnded"],
+        "backend" => &["ClusterPlaced"],
+        "ready" | "hydrated" => &["SignalsReported"],
+        "cordoned" | "incarnation" => &["ActionSettled"],
+        _ => &[],
+    }
+}
+
+fn deed_of(field: &str, deeds: &[Deed]) -> Option<usize> {
+    let changers = changers(field);
+    deeds.iter().rposition(|deed| changers.contains(&deed.kind)).or_else(|| deeds.len().checked_sub(1))
 }
 
 /// Everything that somebody would call a thing of the system, by name, with the fields that matter.

@@ -37,6 +37,12 @@ impl Kept {
     }
 }
 
+impl Kept {
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.journal
+    }
+}
+
 impl Source for Kept {
     fn range(&self) -> Option<RangeInclusive<u64>> {
         Some(self.journal.first_index()?..=self.journal.last_index()?)

@@ -2,6 +2,9 @@
 //!
 //! Several conditions at once must hold of the same row. The index says of which entries all of them may hold; what is in those
 //! entries decides.
+//!
+//! Signals come all the time, and the index leaves them out. So they are shown only to whoever asks for their kind, and then every entry
+//! is looked at.
 
 use loadline_sql::tables::EventRow;
 use loadline_state_machine::{ClusterId, Command, Event, JournalEntry, LogIndex, Request, Time, audit};
@@ -13,6 +16,10 @@ use crate::words::ClusterNames;
 /// Entries that are looked at for one page. A page of which most rows do not fit ends here, and the next goes on.
 const ENTRIES_PER_PAGE_MAX: usize = 5_000;
 const FOUND_AT_ONCE: usize = 256;
+
+/// What the audit index leaves out, as the log calls it.
+const ROUTINE_COMMANDS: [&str; 4] = ["Tick", "ReportSignals", "RecordSignals", "PushSignals"];
+const ROUTINE_EVENTS: [&str; 4] = ["SignalsReported", "CollectorHeard", "CourseNoted", "SignalFailed"];
 
 /// A kind of thing that was asked for, or that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +37,11 @@ impl Kind {
         let (command, event) = (find(Command::KINDS), find(Event::KINDS));
         let name = command.or(event).map(|(_, name)| *name).ok_or_else(|| UnknownKind { text: text.to_owned() })?;
         Ok(Kind { name, command: command.map(|(number, _)| *number), event: event.map(|(number, _)| *number) })
+    }
+
+    /// Of what comes all the time, which the index does not know.
+    fn is_routine(&self) -> bool {
+        ROUTINE_COMMANDS.contains(&self.name) || ROUTINE_EVENTS.contains(&self.name)
     }
 
     /// Every name that can be read.
@@ -126,6 +138,9 @@ impl<'a> Entries<'a> {
     fn of(trail: &'a Trail<'a>, wanted: &Wanted, before: u64) -> Entries<'a> {
         let one = |key: Vec<u8>| Condition { keys: vec![Cursor { key, ahead: Vec::new(), over: false }] };
         let mut conditions: Vec<Condition> = Vec::new();
+        if wanted.kinds.iter().any(Kind::is_routine) {
+            return Entries { trail, conditions, before };
+        }
         conditions.extend(wanted.cluster.map(audit::cluster_key).map(one));
         conditions.extend(wanted.actor.as_deref().map(audit::actor_key).map(one));
         if !wanted.kinds.is_empty() {
@@ -224,7 +239,10 @@ fn rows_of(opened: &Opened, wanted: &Wanted, names: &dyn ClusterNames) -> Vec<Ev
         };
         let fits = wanted.cluster.is_none_or(|cluster| event.cluster() == Some(cluster))
             && wanted.actor.as_ref().is_none_or(|actor| asked.is_some_and(|it| it.actor.name == *actor))
-            && (wanted.kinds.is_empty() || wanted.kinds.iter().any(of_kind));
+            && match wanted.kinds.as_slice() {
+                [] => !ROUTINE_EVENTS.contains(&event.kind_name()),
+                kinds => kinds.iter().any(of_kind),
+            };
         if fits {
             rows.push(event_row(index, ordinal, opened.at, event, asked, names));
         }
@@ -237,7 +255,11 @@ fn rows_of(opened: &Opened, wanted: &Wanted, names: &dyn ClusterNames) -> Vec<Ev
         }
         for command in &request.commands {
             let of_kind = |kind: &Kind| kind.command == Some(command.kind());
-            if !matches!(command, Command::Tick) && (wanted.kinds.is_empty() || wanted.kinds.iter().any(of_kind)) {
+            let shown = match wanted.kinds.as_slice() {
+                [] => !ROUTINE_COMMANDS.contains(&command.kind_name()),
+                kinds => kinds.iter().any(of_kind),
+            };
+            if shown {
                 rows.push(silent_row(index, opened.at, request, command));
             }
         }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use loadline_log::export::ExportError;
 use loadline_log::{JournalError, JournalRecord, OpenError, SnapshotError};
 use loadline_state_machine::{DecodeError, Hash, LogIndex, State};
 
@@ -37,6 +38,8 @@ pub enum SourceError {
     Open(#[source] OpenError),
     #[error("cannot read the journal")]
     Journal(#[source] JournalError),
+    #[error(transparent)]
+    Export(ExportError),
     #[error("cannot read a snapshot")]
     Snapshot(#[source] SnapshotError),
     #[error("the state of the snapshot at entry {index} cannot be read")]

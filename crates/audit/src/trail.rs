@@ -94,6 +94,11 @@ enum Read {
 }
 
 fn read(source: &dyn Source, from: u64, bytes_max: usize) -> Result<Read, TrailError> {
+    match source.range() {
+        Some(range) if from < *range.start() => return Ok(Read::Behind(Some(*range.start()))),
+        Some(range) if from <= *range.end() => {}
+        _ => return Ok(Read::Behind(None)),
+    }
     match source.read(from, bytes_max) {
         Ok(records) if records.is_empty() => Ok(Read::Behind(None)),
         Ok(records) => Ok(Read::Records(records)),

@@ -49,7 +49,8 @@ fn what_people_changed_is_told_field_by_field_with_who_and_where() {
         "{found:#?}"
     );
     let demo = difference.changes.iter().find(|changed| changed.name == "clusters/demo").unwrap();
-    assert!(demo.fields.iter().any(|field| field.name == "pause.reason" && field.after == "moving"), "{demo:#?}");
+    let reason = demo.fields.iter().find(|field| field.name == "pause.reason").unwrap();
+    assert_eq!((&reason.after, demo.deeds[reason.deed.unwrap()].kind), (&"moving".into(), "ClusterPaused"));
     let paused = demo.deeds.iter().find(|deed| deed.kind == "ClusterPaused").unwrap();
     let who = paused.who.as_ref().unwrap();
     assert_eq!((who.actor.as_str(), who.source.as_str(), who.proof.as_str()), ("bob", "10.0.0.7:4711", "machine"));

@@ -69,6 +69,17 @@ fn conditions_that_are_given_together_must_hold_of_the_same_row() {
 }
 
 #[test]
+fn signals_are_shown_to_whoever_asks_for_them() {
+    let world = lived();
+    let whole = all(&world, &wanted());
+    assert!(!whole.iter().any(|row| row.contains("saw of")), "{whole:?}");
+    for kind in ["SignalsReported", "ReportSignals"] {
+        let signals = all(&world, &Wanted { kinds: kinds(&[kind]), actor: Some("watcher".into()), ..wanted() });
+        assert_eq!(signals, ["10 watcher watcher saw of demo: no activity"], "{kind}");
+    }
+}
+
+#[test]
 fn what_was_refused_is_told_with_who_asked() {
     let world = lived();
     let refused = all(&world, &Wanted { actor: Some("mallory".into()), ..wanted() });

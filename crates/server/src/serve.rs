@@ -164,6 +164,8 @@ pub struct World {
     pub dial: Arc<dyn Dial>,
     pub clock: Arc<dyn Clock>,
     pub threading: Threading,
+    /// What the key that signs exports is made from, where nothing may depend on chance.
+    pub signing_seed: Option<[u8; 32]>,
     /// When the write-ahead log writes, where it has no thread of its own.
     pub pace: Option<Arc<dyn Pace>>,
     /// Where replicas live, by the names that clusters are placed under.
@@ -187,6 +189,7 @@ impl World {
             dial: Arc::new(PlainDial),
             clock: Arc::new(SystemClock),
             threading: Threading::Thread,
+            signing_seed: None,
             pace: None,
             backends: config.open_backends().map_err(ServeError::Backend)?,
             collecting: true,
@@ -215,6 +218,7 @@ where
         threading: world.threading,
         pace: world.pace,
         wal_segment_bytes: world.wal_segment_bytes,
+        signing_seed: world.signing_seed,
         ..node_config(&config)
     };
     let observer = Observers(Arc::clone(&metrics) as Arc<dyn NodeObserver>, world.onlooker);

@@ -10,6 +10,8 @@ use crate::words::words;
 /// Entries after an action was claimed that are looked through.
 const ENTRIES_MAX: u64 = 20_000;
 
+const HEADING: &str = "what it caused:";
+
 /// What has been found so far; each is told once.
 #[derive(Default)]
 struct Found {
@@ -36,7 +38,8 @@ impl Explainer<'_> {
                     continue;
                 }
                 let mut tell = |name: &str, text: String, resource: Option<String>| {
-                    facts.add("effect", name, text, Origin::of(opened, *cause)).resource = resource;
+                    let fact = facts.add("effect", name, text, Origin::of(opened, *cause));
+                    (fact.depth, fact.heading, fact.resource) = (1, Some(HEADING), resource);
                 };
                 match event {
                     Event::SignalsReported { observations, .. } if opened.index > from => {
@@ -74,7 +77,9 @@ impl Explainer<'_> {
             !(replica && found.decided && found.begun)
         })?;
         if found.ended.is_none() && action.operation.is_some() {
-            facts.add("effect", "operation", "its operation has not ended, as far as this goes", Origin::default());
+            let text = "its operation has not ended, as far as this goes";
+            let fact = facts.add("effect", "operation", text, Origin::default());
+            (fact.depth, fact.heading) = (1, Some(HEADING));
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use loadline_api::scaling as wire;
 use loadline_audit::explain::{Explainer, Story};
-use loadline_audit::{Moment, Scanned, Start, Trail, replay};
+use loadline_audit::{Moment, Scanned, Trail, replay, with_causes};
 use loadline_client::v1::ExplainResponse;
 use loadline_client::{ExplainAt, Kind};
 use loadline_state_machine::{ResourceName, State};
@@ -13,11 +13,10 @@ use super::Session;
 use crate::args::ExplainArgs;
 use crate::console::Console;
 use crate::exit::{Exit, Failed};
-use crate::history::causes;
+use crate::meter::Entries;
 use crate::noun::{Noun, Selection};
 use crate::output::scaling::explanation;
 use crate::output::{Format, json_line, pretty, yaml_documents};
-use crate::progress::Entries;
 
 pub(crate) async fn explain(args: &ExplainArgs, session: Session<'_>) -> Result<(), Failed> {
     let name = name(&args.words)?;
@@ -35,13 +34,13 @@ pub(crate) fn offline(args: &ExplainArgs, format: Format, console: &mut Console)
     let name = name(&args.words)?;
     let wanted: ResourceName = name.parse().map_err(|_| usage())?;
     let history = args.history.open()?;
-    let total = history.source.range().map(|range| range.end() - range.start() + 1);
     let to = args.at.unwrap_or(Moment::End);
-    let mut bar = Entries::start("replaying", total, console.watched);
-    let state = replay(&*history.source, Start::Beginning, to, |_| bar.one())?.state;
+    let start = history.start(to, false)?;
+    let mut bar = Entries::start("replaying", history.expected(&start, to), console.watched);
+    let state = replay(&*history.source, start, to, |_| bar.one())?.state;
     drop(bar);
-    let mut bar = Entries::start("looking through it", total, console.watched);
-    let failed = |error: loadline_audit::TrailError| Failed::new(Exit::Failure, causes(&error));
+    let mut bar = Entries::start("looking through it", history.len(), console.watched);
+    let failed = |error: loadline_audit::TrailError| Failed::new(Exit::Failure, with_causes(&error));
     let index = Scanned::read(&*history.source, || bar.one()).map_err(failed)?;
     drop(bar);
     let trail = Trail { source: &*history.source, index: &index };

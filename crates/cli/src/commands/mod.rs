@@ -2,7 +2,7 @@
 
 pub(crate) mod action;
 mod apply;
-mod audit;
+pub(crate) mod audit;
 mod config;
 mod explain;
 mod get;
@@ -30,6 +30,7 @@ use clap::CommandFactory as _;
 use loadline_client::{Client, Options, Reading, Writing, default_actor};
 
 use crate::args::{Cli, Config, Create, Global, Operator, Verb};
+use crate::audit_args::AuditVerb;
 use crate::console::Console;
 use crate::context::{self, File, Resolved, Wishes};
 use crate::dev;
@@ -76,13 +77,17 @@ pub(crate) fn run(cli: Cli, hooks: &Hooks, console: &mut Console) -> Result<(), 
         Verb::Operator { what: Operator::Snapshot { what: crate::args::Snapshot::Inspect { file } } } => {
             snapshot::inspect(&file, local_format(&global), console)
         }
+        Verb::Audit { what: AuditVerb::Export(mut args) } => {
+            args.take_output(global.other_output())?;
+            with_group(Verb::Audit { what: AuditVerb::Export(args) }, &global, console)
+        }
         verb => with_group(verb, &global, console),
     }
 }
 
 /// For verbs that need no group, and so no context: a broken file of contexts is none of their business.
 fn local_format(global: &Global) -> Format {
-    global.output.unwrap_or_default()
+    global.format().unwrap_or_default()
 }
 
 fn with_group(verb: Verb, global: &Global, console: &mut Console) -> Result<(), Failed> {
@@ -177,7 +182,7 @@ pub(crate) fn resolve(global: &Global) -> Result<Resolved, Failed> {
         context: global.context.clone().filter(|name| !name.is_empty()),
         endpoints: global.endpoints.iter().filter(|endpoint| !endpoint.is_empty()).cloned().collect(),
         timeout: global.timeout,
-        output: global.output,
+        output: global.format(),
         token: global.token.clone().filter(|token| !token.reveal().trim().is_empty()),
     };
     // Whoever names the endpoints needs no file, and may have no home folder to keep one in.

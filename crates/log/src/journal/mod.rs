@@ -9,7 +9,7 @@
 //!
 //! Not here: what entries, events and keys mean; and retention (segments stay until somebody decides otherwise).
 
-mod format;
+pub(crate) mod format;
 mod read;
 mod recovery;
 #[cfg(test)]
@@ -49,7 +49,7 @@ pub struct JournalRecord {
 }
 
 impl JournalRecord {
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         64 + self.entry.len() + self.events.len() + self.keys.iter().map(|key| key.len() + 4).sum::<usize>()
     }
 }

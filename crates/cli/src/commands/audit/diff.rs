@@ -1,25 +1,20 @@
 //! `audit diff`: what changed between two moments, field by field, and who did it.
 
-use loadline_audit::Start;
-use loadline_audit::diff::{Changed, Deed, DiffError, Difference, What, diff as compare};
+use loadline_audit::diff::{Changed, Deed, DiffError, Difference, Field, What, diff as compare};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::replay::start_before;
 use crate::audit_args::DiffArgs;
 use crate::console::Console;
 use crate::exit::{Exit, Failed};
 use crate::history::History;
+use crate::meter::Entries;
 use crate::output::{Column, Format, View, json_line, list, pretty, yaml_documents};
-use crate::progress::Entries;
 use crate::text::show_time;
 
 pub(crate) fn diff(args: &DiffArgs, history: &History, format: Format, console: &mut Console) -> Result<(), Failed> {
-    let start = match args.from_snapshot {
-        true => start_before(history, args.from)?,
-        false => Start::Beginning,
-    };
-    let mut bar = Entries::start("comparing", super::replay::expected(history, &start, args.to), console.watched);
+    let start = history.start(args.from, args.from_snapshot)?;
+    let mut bar = Entries::start("comparing", history.expected(&start, args.to), console.watched);
     let difference = compare(&*history.source, start, args.from, args.to, || bar.one())?;
     drop(bar);
     let (from, to) = (&difference.from, &difference.to);
@@ -110,10 +105,9 @@ fn by(deed: &Deed) -> String {
     }
 }
 
-/// The rows of one thing: a row for each field, and one for what was dropped. The last deed stands for all; JSON has the others.
+/// The rows of one thing: a row for each field with the last deed that can have changed it, and one for what was dropped.
 fn rows(changed: &Changed) -> Vec<Row> {
-    let last = changed.deeds.last();
-    let row = |field: String, before: String, after: String| Row {
+    let row = |last: Option<&Deed>, field: String, before: String, after: String| Row {
         resource: changed.name.clone(),
         what: changed.what.as_str(),
         field,
@@ -127,15 +121,17 @@ fn rows(changed: &Changed) -> Vec<Row> {
         how: last.map(|deed| deed.what.clone()).unwrap_or_default(),
     };
     match changed.what {
-        What::Dropped => vec![row(String::new(), String::new(), String::new())],
+        What::Dropped => vec![row(changed.deeds.last(), String::new(), String::new(), String::new())],
         What::Created | What::Altered if changed.fields.is_empty() => {
-            vec![row(String::new(), String::new(), String::new())]
+            vec![row(changed.deeds.last(), String::new(), String::new(), String::new())]
         }
-        What::Created | What::Altered => changed
-            .fields
-            .iter()
-            .map(|field| row(field.name.clone(), text(&field.before), text(&field.after)))
-            .collect(),
+        What::Created | What::Altered => {
+            let one = |field: &Field| {
+                let deed = field.deed.and_then(|place| changed.deeds.get(place));
+                row(deed, field.name.clone(), text(&field.before), text(&field.after))
+            };
+            changed.fields.iter().map(one).collect()
+        }
     }
 }
 
@@ -168,7 +164,8 @@ fn whole(difference: &Difference) -> Value {
 }
 
 fn changed(it: &Changed) -> Value {
-    let fields = it.fields.iter().map(|it| json!({ "field": it.name, "before": it.before, "after": it.after }));
+    let fields =
+        it.fields.iter().map(|it| json!({ "field": it.name, "before": it.before, "after": it.after, "deed": it.deed }));
     json!({
         "name": it.name,
         "change": it.what.as_str(),

@@ -1,7 +1,7 @@
 //! `audit log`: what happened and who did it, the newest first, from a running group or from a history at rest.
 
 use loadline_audit::search::{Kind, Wanted, search};
-use loadline_audit::{Scanned, Trail, TrailError, TrailNames};
+use loadline_audit::{Scanned, Trail, TrailError, TrailNames, with_causes};
 use loadline_client::HistoryQuery;
 use loadline_client::v1::{HistoryGap, HistoryRow};
 use loadline_sql::tables::EventRow;
@@ -12,9 +12,8 @@ use super::super::Session;
 use crate::audit_args::LogArgs;
 use crate::console::Console;
 use crate::exit::{Exit, Failed};
-use crate::history::causes;
+use crate::meter::Entries;
 use crate::output::{Column, Format, View, list};
-use crate::progress::Entries;
 use crate::text::{did_you_mean, show_time};
 
 /// Through the audit index of a node.
@@ -43,8 +42,7 @@ pub(super) fn at_rest(
 ) -> Result<(), Failed> {
     let kinds = kinds(args)?;
     let history = args.history.open()?;
-    let total = history.source.range().map(|range| range.end() - range.start() + 1);
-    let mut bar = Entries::start("looking through it", total, console.watched);
+    let mut bar = Entries::start("looking through it", history.len(), console.watched);
     let index = Scanned::read(&*history.source, || bar.one()).map_err(failed)?;
     drop(bar);
     let trail = Trail { source: &*history.source, index: &index };
@@ -78,7 +76,7 @@ pub(super) fn at_rest(
 }
 
 fn failed(error: TrailError) -> Failed {
-    Failed::new(Exit::Failure, causes(&error))
+    Failed::new(Exit::Failure, with_causes(&error))
 }
 
 fn millis(time: Time) -> i64 {

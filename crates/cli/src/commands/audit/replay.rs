@@ -4,7 +4,7 @@ use std::path::Path;
 
 use loadline_api::listing;
 use loadline_audit::sqlite::{self, About, SqliteError};
-use loadline_audit::{Moment, Start, replay as replay_history};
+use loadline_audit::{Moment, Start, replay as replay_history, with_causes};
 use loadline_client::Kind;
 use loadline_state_machine::{ResourceKind, State};
 use serde_json::{Map, Value, json};
@@ -13,11 +13,11 @@ use crate::audit_args::ReplayArgs;
 use crate::commands::get::show;
 use crate::console::Console;
 use crate::exit::{Exit, Failed};
-use crate::history::{History, causes};
+use crate::history::History;
+use crate::meter::Entries;
 use crate::noun::Noun;
 use crate::output::resources::ResourceView;
 use crate::output::{Format, json_line, pretty, yaml_documents};
-use crate::progress::Entries;
 use crate::text::show_time;
 
 pub(crate) fn replay(
@@ -26,6 +26,22 @@ pub(crate) fn replay(
     format: Format,
     console: &mut Console,
 ) -> Result<(), Failed> {
+    let kinds = check_for(args, format)?;
+    let start = history.start(args.to, args.from_snapshot)?;
+    if let Some(file) = &args.to_db {
+        return to_db(history, start, args.to, file, format, console);
+    }
+    let mut bar = Entries::start("replaying", history.expected(&start, args.to), console.watched);
+    let replayed = replay_history(&*history.source, start, args.to, |_| bar.one())?;
+    let sum = bar.sum();
+    drop(bar);
+    head(&replayed.state, history, console);
+    console.say(&format!("{sum}; every hash is the one that the history has"));
+    console.data(&shown(&replayed.state, history, &kinds, format)?)
+}
+
+/// What is wrong with what is asked for, before anything is read.
+pub(super) fn check_for(args: &ReplayArgs, format: Format) -> Result<Vec<Kind>, Failed> {
     let kinds = kinds(&args.kinds)?;
     if format == Format::Csv && kinds.len() != 1 {
         return Err(Failed::usage(
@@ -39,56 +55,7 @@ pub(crate) fn replay(
         let message = format!("{} is there already", file.display());
         return Err(Failed::new(Exit::Conflict, message).hint("choose another name, or add --overwrite"));
     }
-    let start = match args.from_snapshot {
-        true => start_before(history, args.to)?,
-        false => Start::Beginning,
-    };
-    if let Some(file) = &args.to_db {
-        return to_db(history, start, args.to, file, format, console);
-    }
-    let mut bar = Entries::start("replaying", expected(history, &start, args.to), console.watched);
-    let replayed = replay_history(&*history.source, start, args.to, |_| bar.one())?;
-    let sum = bar.sum();
-    drop(bar);
-    head(&replayed.state, history, console);
-    console.say(&format!("{sum}; every hash is the one that the history has"));
-    console.data(&shown(&replayed.state, history, &kinds, format)?)
-}
-
-/// The newest kept state that is not after the moment. Of a time, it is not known before which entry that is: the newest state
-/// of all that is early enough is looked for from the end.
-pub(super) fn start_before(history: &History, to: Moment) -> Result<Start, Failed> {
-    let end = history.source.range().map_or(0, |range| *range.end());
-    let mut not_after = match to {
-        Moment::Index(index) => index,
-        Moment::Time(_) | Moment::End => end,
-    };
-    loop {
-        let state = history.source.start(not_after).map_err(|error| Failed::new(Exit::Failure, causes(&error)))?;
-        match state {
-            None => return Ok(Start::Beginning),
-            Some(state) if to.holds(state.applied().0, state.now()) => return Ok(Start::From(Box::new(state))),
-            // The one before it; a state of no entry at all has none.
-            Some(state) => match state.applied().0.checked_sub(1) {
-                Some(before) => not_after = before,
-                None => return Ok(Start::Beginning),
-            },
-        }
-    }
-}
-
-/// How many entries it will be, as far as that can be told.
-pub(super) fn expected(history: &History, start: &Start, to: Moment) -> Option<u64> {
-    let end = match to {
-        Moment::Index(index) => index,
-        Moment::Time(_) => return None,
-        Moment::End => *history.source.range()?.end(),
-    };
-    let began = match start {
-        Start::From(state) => state.applied().0,
-        Start::Beginning | Start::Snapshot { .. } => 0,
-    };
-    Some(end.saturating_sub(began))
+    Ok(kinds)
 }
 
 /// What it is the state of. On stderr: what is shown is data, and the same for the same moment.
@@ -187,7 +154,7 @@ fn to_db(
         build: crate::commands::version::build(),
         history: history.called.clone(),
     };
-    let mut bar = Entries::start("replaying", expected(history, &start, to), console.watched);
+    let mut bar = Entries::start("replaying", history.expected(&start, to), console.watched);
     let replayed = sqlite::write(&*history.source, start, to, temp.path(), &about, |_| bar.one())?;
     let sum = bar.sum();
     drop(bar);
@@ -215,7 +182,7 @@ impl From<SqliteError> for Failed {
     fn from(error: SqliteError) -> Failed {
         match error {
             SqliteError::Replay(error) => error.into(),
-            other => Failed::new(Exit::Failure, causes(&other)),
+            other => Failed::new(Exit::Failure, with_causes(&other)),
         }
     }
 }

@@ -1,0 +1,93 @@
+//! A bar for work that goes through a history: how many entries of how many, and how fast.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Shorter work needs no bar, and one that only flashes up disturbs.
+const QUIET_FOR: Duration = Duration::from_secs(2);
+
+const COUNTED: &str = "{spinner} {msg} {wide_bar} {human_pos}/{human_len} entries, {per_sec}";
+const BYTES: &str = "{spinner} {msg} {wide_bar} {bytes}/{total_bytes}";
+
+/// See the module. Dropping it takes the bar away.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    bar: ProgressBar,
+    began: Instant,
+    watched: bool,
+    shown: Option<&'static str>,
+}
+
+impl Meter {
+    pub(crate) fn start(watched: bool) -> Meter {
+        Meter { bar: ProgressBar::hidden(), began: Instant::now(), watched, shown: None }
+    }
+
+    pub(crate) fn entries(&mut self, doing: &'static str, done: u64, total: u64) {
+        self.show(doing, COUNTED, done, total);
+    }
+
+    pub(crate) fn bytes(&mut self, doing: &'static str, done: u64, total: u64) {
+        self.show(doing, BYTES, done, total);
+    }
+
+    fn show(&mut self, doing: &'static str, look: &'static str, done: u64, total: u64) {
+        if !self.watched || self.began.elapsed() < QUIET_FOR {
+            return;
+        }
+        if self.shown != Some(doing) {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+            if let Ok(style) = ProgressStyle::with_template(look) {
+                self.bar.set_style(style);
+            }
+            self.bar.set_message(doing);
+            // What was counted before was something else, at another speed.
+            self.bar.reset();
+            self.shown = Some(doing);
+        }
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+        self.bar.tick();
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// The same for whoever is told of one entry after the other.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    meter: Meter,
+    doing: &'static str,
+    count: u64,
+    /// 0: that is not known.
+    total: u64,
+}
+
+/// Looking at the clock costs more than applying a small entry.
+const LOOK_EVERY: u64 = 512;
+
+impl Entries {
+    pub(crate) fn start(doing: &'static str, total: Option<u64>, watched: bool) -> Entries {
+        Entries { meter: Meter::start(watched), doing, count: 0, total: total.unwrap_or(0) }
+    }
+
+    /// One more.
+    pub(crate) fn one(&mut self) {
+        self.count += 1;
+        if self.count.is_multiple_of(LOOK_EVERY) {
+            self.meter.entries(self.doing, self.count, self.total.max(self.count));
+        }
+    }
+
+    /// `1234 entries in 0.500 s, 2468 a second`.
+    pub(crate) fn sum(&self) -> String {
+        let took = self.meter.began.elapsed();
+        let rate = u128::from(self.count) * 1_000_000 / took.as_micros().max(1);
+        format!("{} entries in {}.{:03} s, {rate} a second", self.count, took.as_secs(), took.subsec_millis())
+    }
+}
