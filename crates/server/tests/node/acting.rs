@@ -148,7 +148,7 @@ async fn a_cooldown_and_the_rate_limit_show_in_the_figures_when_they_hold_someth
     admin.set_setting(set("auto_scaling_cluster_cooldown", "0s")).await.unwrap();
     admin.set_setting(set("auto_scaling_rate_limit", "1")).await.unwrap();
     let is_there = async |name: &str| {
-        let asked = v1::ExplainRequest { name: format!("clusters/{name}"), consistency: 0 };
+        let asked = v1::ExplainRequest { name: format!("clusters/{name}"), ..Default::default() };
         let answer = ScalingClient::new(node.channel.clone()).explain(asked).await.unwrap().into_inner();
         answer.decision.is_some_and(|decision| decision.conclusion.unwrap_or_default().code == "AS_WANTED")
     };

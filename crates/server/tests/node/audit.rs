@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use loadline_api::v1;
 use loadline_api::v1::audit_client::AuditClient;
 use loadline_api::v1::history_moment::Moment;
+use loadline_api::v1::scaling_client::ScalingClient;
 use loadline_api::v1::{ExportHistoryRequest, ExportHistoryResponse, HistoryMoment};
 use loadline_audit::ExportFile;
 use loadline_audit::verify::verify_file;
@@ -97,4 +99,67 @@ async fn the_key_stays_the_same_over_a_restart() {
     assert_eq!(node.status().await.public_key, before);
     let (file, _) = export(&node, ExportHistoryRequest { consistency: 2, ..Default::default() }).await.unwrap();
     ExportFile::open(file.path()).unwrap();
+}
+
+/// Kinds and actors of what is found, the newest first.
+async fn found(node: &Node, request: v1::SearchHistoryRequest) -> Vec<(String, String)> {
+    let answer = AuditClient::new(node.channel.clone()).search_history(request).await.unwrap().into_inner();
+    assert_eq!(answer.gaps, [], "it was there from the start");
+    answer.rows.into_iter().map(|row| (row.kind, row.cluster)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn history_is_found_by_cluster_kind_and_time_and_conditions_intersect() {
+    let node = Node::alone().await;
+    for name in ["a", "b", "c"] {
+        node.admin().create_cluster(create_cluster(name)).await.unwrap();
+    }
+    let pause = |cluster: &str| v1::PauseClusterRequest { cluster: cluster.to_owned(), ..Default::default() };
+    let mut scaling = ScalingClient::new(node.channel.clone());
+    let paused = scaling.pause_cluster(pause("b")).await.unwrap().into_inner().revision;
+    scaling.pause_cluster(pause("c")).await.unwrap();
+    let pair = |kind: &str, cluster: &str| (kind.to_owned(), cluster.to_owned());
+
+    let of_b = v1::SearchHistoryRequest { cluster: "b".to_owned(), ..Default::default() };
+    assert_eq!(found(&node, of_b.clone()).await, [pair("ClusterPaused", "b"), pair("ClusterCreated", "b")]);
+    let kinds = vec!["PauseCluster".to_owned()];
+    let both = v1::SearchHistoryRequest { kinds: kinds.clone(), ..of_b.clone() };
+    assert_eq!(found(&node, both).await, [pair("ClusterPaused", "b")]);
+    let pauses = v1::SearchHistoryRequest { kinds, page_size: 1, ..Default::default() };
+    let mut audit = AuditClient::new(node.channel.clone());
+    let first = audit.search_history(pauses.clone()).await.unwrap().into_inner();
+    assert_eq!((first.rows.len(), first.rows[0].cluster.as_str()), (1, "c"));
+    let next = v1::SearchHistoryRequest { page_token: first.next_page_token, ..pauses };
+    let second = audit.search_history(next).await.unwrap().into_inner();
+    assert_eq!((second.rows.len(), second.rows[0].log_index), (1, paused));
+    assert!(!second.rows[0].request_id.is_empty() && !second.rows[0].source.is_empty(), "{second:?}");
+    let later = v1::SearchHistoryRequest { since_ms: i64::MAX, ..of_b.clone() };
+    assert_eq!(found(&node, later).await, []);
+
+    let unknown = v1::SearchHistoryRequest { kinds: vec!["Nonsense".to_owned()], ..of_b.clone() };
+    refused(audit.search_history(unknown).await, Code::InvalidArgument, "INVALID_REQUEST", &["kinds"]);
+    let nowhere = v1::SearchHistoryRequest { cluster: "nowhere".to_owned(), ..of_b.clone() };
+    refused(audit.search_history(nowhere).await, Code::NotFound, "NOT_FOUND", &[]);
+    let token = v1::SearchHistoryRequest { page_token: "x".to_owned(), ..of_b };
+    refused(audit.search_history(token).await, Code::InvalidArgument, "INVALID_REQUEST", &["page_token"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_is_explained_as_it_was_at_a_moment_of_the_past() {
+    let node = Node::alone().await;
+    let created = node.admin().create_cluster(create_cluster("demo")).await.unwrap().into_inner().revision;
+    let mut scaling = ScalingClient::new(node.channel.clone());
+    let pause =
+        v1::PauseClusterRequest { cluster: "demo".to_owned(), reason: "moving".to_owned(), ..Default::default() };
+    let paused = scaling.pause_cluster(pause).await.unwrap().into_inner().revision;
+    let at = |at_index| v1::ExplainRequest { name: "clusters/demo".to_owned(), at_index, ..Default::default() };
+    let before = scaling.explain(at(created)).await.unwrap().into_inner();
+    assert_eq!((before.pause, before.revision), (None, created));
+    let then = scaling.explain(at(paused)).await.unwrap().into_inner();
+    let fact = then.facts.iter().find(|fact| fact.topic == "pause").unwrap();
+    assert_eq!((then.pause.unwrap().reason.as_str(), fact.log_index), ("moving", paused));
+    refused(scaling.explain(at(created - 1)).await, Code::NotFound, "NOT_FOUND", &[]);
+    refused(scaling.explain(at(1_000_000)).await, Code::OutOfRange, "NOT_YET", &[]);
+    let twice = v1::ExplainRequest { at_time_ms: 1, ..at(1) };
+    refused(scaling.explain(twice).await, Code::InvalidArgument, "INVALID_REQUEST", &["at_time_ms"]);
 }

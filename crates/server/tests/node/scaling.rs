@@ -229,7 +229,7 @@ async fn signals_lead_to_a_decision_an_operation_and_an_action_and_each_can_be_e
         (format!("decisions/{}", action.decision), "TARGET_MISSING"),
         (format!("actions/{}", action.id), "create replica"),
     ] {
-        let asked = v1::ExplainRequest { name: name.clone(), consistency: 0 };
+        let asked = v1::ExplainRequest { name: name.clone(), ..Default::default() };
         let answer = scaling.explain(asked).await.unwrap().into_inner();
         assert!(answer.lines.join("\n").contains(words), "{name}: {:?}", answer.lines);
         assert!(answer.decision.is_some(), "{name}");
@@ -242,7 +242,8 @@ async fn what_nobody_can_explain_or_find_is_refused_by_name() {
     let node = ready().await;
     let mut scaling = scaling(&node);
     let explain = |name: &str| {
-        let (asked, mut scaling) = (v1::ExplainRequest { name: name.to_owned(), consistency: 0 }, scaling.clone());
+        let (asked, mut scaling) =
+            (v1::ExplainRequest { name: name.to_owned(), ..Default::default() }, scaling.clone());
         async move { scaling.explain(asked).await }
     };
     refused(explain("clusters/nowhere").await, Code::NotFound, "NOT_FOUND", &[]);
@@ -275,7 +276,7 @@ async fn a_paused_cluster_decides_and_begins_nothing_until_it_is_resumed() {
     scaling.pause_cluster(pause.clone()).await.unwrap();
     scaling.create_strategy(strategy("target_size", "demo", &[("SIZE", "100cc")])).await.unwrap();
     signals(&node).report_signals(report(1, "demo", vec![replica("old", "25cc")])).await.unwrap();
-    let asked = v1::ExplainRequest { name: "clusters/demo".to_owned(), consistency: 0 };
+    let asked = v1::ExplainRequest { name: "clusters/demo".to_owned(), ..Default::default() };
     let answer = scaling.explain(asked).await.unwrap().into_inner();
     assert_eq!(answer.pause.unwrap().reason, "maintenance");
     let held: Vec<String> =

@@ -60,10 +60,8 @@ pub(crate) static TABLES: &[&dyn Table] = &[
     &actions::ACTIONS,
     &actions::ATTEMPTS,
     &settings::SETTINGS,
-    &roles::ROLES,
     &nodes::NODES,
     &events::EVENTS,
-    &explanations::EXPLANATIONS,
     &strategies::STRATEGIES,
     &strategies::STATE,
     &actions::MZ_ACTIONS,
@@ -135,6 +133,8 @@ pub(crate) static TABLES: &[&dyn Table] = &[
     &catalog::empty::PG_TS_DICT,
     &catalog::empty::PG_TS_PARSER,
     &catalog::empty::PG_TS_TEMPLATE,
+    &roles::ROLES,
+    &explanations::EXPLANATIONS,
 ];
 
 /// The tables about what Loadline does, without those in which PostgreSQL describes itself.
