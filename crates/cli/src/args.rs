@@ -201,6 +201,9 @@ pub(crate) enum Verb {
     Apply {
         #[command(flatten)]
         file: FileArgs,
+        /// Only if nothing that the file names has changed after this revision, such as the one that whatif has shown
+        #[arg(long, value_name = "REVISION")]
+        if_revision: Option<u64>,
         /// Say what would happen, and do nothing
         #[arg(long)]
         dry_run: bool,

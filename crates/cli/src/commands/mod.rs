@@ -142,7 +142,7 @@ async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
         Verb::Rename { what } => write::rename(what, session).await,
         Verb::Set { name, value, write } => write::set(name, value, write, session).await,
         Verb::Reset { names, dry_run } => write::reset(names, dry_run, session).await,
-        Verb::Apply { file, dry_run } => apply::apply(&file, writing(dry_run), session).await,
+        Verb::Apply { file, if_revision, dry_run } => apply::apply(&file, if_revision, writing(dry_run), session).await,
         Verb::Diff { file } => apply::diff(&file, session).await,
         Verb::Wait(args) => wait::wait(&args, session).await,
         Verb::Operator { what: Operator::Raft { what } } => raft::raft(what, session).await,
