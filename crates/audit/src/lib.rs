@@ -2,6 +2,8 @@
 //!
 //! - [`source`]: where a history comes from, whatever it is kept in; [`kept`]: the journal and the snapshots of a node.
 //! - [`replay`]: applies it once more, to any moment, and compares the hash after every entry.
+//! - [`change`]: statements that somebody wants to try; [`whatif`]: what they would make of a state now; [`backtest`]: what they
+//!   would have made of a window of the past.
 //!
 //! Everything here works on bytes that are at rest, with the same state machine that made them: no node needs to run, and nothing
 //! that is asked here leaves a trace in the log.
@@ -9,10 +11,14 @@
 //! Deliberately not here: how the bytes got there (`loadline-raft-node`), how they are kept (`loadline-log`), asking a running
 //! group for them (`loadline-client`), and showing what came out (`loadline-cli`).
 
+pub mod backtest;
+pub mod change;
 pub mod kept;
 pub mod replay;
 pub mod source;
+pub mod whatif;
 
+pub use change::{Change, ChangeError};
 pub use kept::Kept;
 pub use replay::{Moment, ReplayError, Replayed, Start, Step, replay};
 pub use source::{Source, SourceError};
