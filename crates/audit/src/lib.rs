@@ -1,6 +1,8 @@
 //! What a history says, for somebody who was not there: reading it, replaying it to a byte-equal state, checking it.
 //!
 //! - [`source`]: where a history comes from, whatever it is kept in; [`kept`]: the journal and the snapshots of a node.
+//! - [`export`]: a stretch of it in one signed file, which is a source again.
+//! - [`verify`]: whether it is what it says it is, to the last byte.
 //! - [`replay`]: applies it once more, to any moment, and compares the hash after every entry.
 //! - [`change`]: statements that somebody wants to try; [`whatif`]: what they would make of a state now; [`backtest`]: what they
 //!   would have made of a window of the past.
@@ -13,12 +15,20 @@
 
 pub mod backtest;
 pub mod change;
+#[cfg(any(test, feature = "testing"))]
+pub mod day;
+pub mod export;
 pub mod kept;
+#[cfg(test)]
+mod made;
 pub mod replay;
 pub mod source;
+pub mod verify;
 pub mod whatif;
 
 pub use change::{Change, ChangeError};
+pub use export::ExportFile;
 pub use kept::Kept;
 pub use replay::{Moment, ReplayError, Replayed, Start, Step, replay};
 pub use source::{Source, SourceError};
+pub use verify::with_causes;
