@@ -15,8 +15,10 @@ use loadline_executor::backends::local::replica::ReplicaOptions;
 use crate::audit_args::AuditVerb;
 use crate::bench::Bench;
 use crate::commands::action::ActionVerb;
+use crate::commands::backtest::BacktestArgs;
 use crate::commands::load::LoadArgs;
 use crate::commands::sql::SqlArgs;
+use crate::commands::whatif::WhatIfArgs;
 use crate::dev::DevArgs;
 use crate::output::{Format, Output, OutputParser};
 use crate::plan::PlanArgs;
@@ -245,6 +247,11 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         what: AuditVerb,
     },
+    /// Show which clusters would decide differently right now if statements were run; exit code 1 if any would
+    #[command(name = "whatif")]
+    WhatIf(WhatIfArgs),
+    /// Try statements on the past: what they would have done, beside what was done; exit code 1 if that differs
+    Backtest(BacktestArgs),
     /// Measure on this machine; no node is needed
     Bench {
         #[command(subcommand)]

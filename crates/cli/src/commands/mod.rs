@@ -3,6 +3,7 @@
 pub(crate) mod action;
 mod apply;
 mod audit;
+pub(crate) mod backtest;
 mod config;
 mod get;
 mod get_sql;
@@ -21,6 +22,7 @@ mod status;
 mod version;
 mod wait;
 mod watch;
+pub(crate) mod whatif;
 mod write;
 
 use std::time::Duration;
@@ -47,6 +49,7 @@ pub(crate) struct Session<'a> {
     pub(crate) format: Format,
     pub(crate) reading: Reading,
     pub(crate) console: &'a mut Console,
+    global: &'a Global,
     timeout: Duration,
 }
 
@@ -69,6 +72,16 @@ pub(crate) fn run(cli: Cli, hooks: &Hooks, console: &mut Console) -> Result<(), 
         }
         Verb::Version => version::version(local_format(&global), console),
         Verb::Plan(args) => plan::run(&args, local_format(&global), console),
+        Verb::Backtest(args) => {
+            let shown = backtest::Shown::of(&global)?;
+            match args.history.is_given() {
+                true => backtest::run(&args, &args.history.open()?, &actor(&global), shown, console),
+                false => with_group(Verb::Backtest(args), &global, console),
+            }
+        }
+        Verb::WhatIf(args) if args.history.is_given() => {
+            whatif::at_rest(&args, &actor(&global), local_format(&global), console)
+        }
         Verb::Bench { what } => bench::run(&what, local_format(&global), console),
         Verb::Sql(args) => sql::run(&args, &global, console),
         Verb::Operator { what: Operator::Snapshot { what: crate::args::Snapshot::Inspect { file } } } => {
@@ -90,6 +103,11 @@ fn local_format(global: &Global) -> Format {
     global.format().unwrap_or_default()
 }
 
+/// Who asks.
+fn actor(global: &Global) -> String {
+    global.actor.clone().unwrap_or_else(default_actor)
+}
+
 fn with_group(verb: Verb, global: &Global, console: &mut Console) -> Result<(), Failed> {
     let resolved = resolve(global)?;
     if resolved.output == Format::Sql && !matches!(&verb, Verb::Get(args) if !args.watch) {
@@ -99,13 +117,13 @@ fn with_group(verb: Verb, global: &Global, console: &mut Console) -> Result<(), 
         timeout: resolved.timeout,
         attempt_timeout: Options::default().attempt_timeout.min(resolved.timeout),
         connect_patience: Some(CONNECT_PATIENCE),
-        actor: global.actor.clone().unwrap_or_else(default_actor),
+        actor: actor(global),
         token: resolved.token.clone(),
         ..Options::default()
     };
     let client = Client::connect(resolved.endpoints.clone(), options);
     let reading = if global.stale { Reading::Stale } else { Reading::Linearizable };
-    let session = Session { client, format: resolved.output, reading, console, timeout: resolved.timeout };
+    let session = Session { client, format: resolved.output, reading, console, global, timeout: resolved.timeout };
     let ended = block_on(dispatch(verb, session))?;
     ended.map_err(|failed| match (&resolved.context, failed.exit) {
         (Some(context), Exit::Unavailable) => {
@@ -154,6 +172,8 @@ async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
         Verb::Apply { file, if_revision, dry_run } => apply::apply(&file, if_revision, writing(dry_run), session).await,
         Verb::Diff { file } => apply::diff(&file, session).await,
         Verb::Wait(args) => wait::wait(&args, session).await,
+        Verb::WhatIf(args) => whatif::of_group(&args, session).await,
+        Verb::Backtest(args) => backtest::of_group(&args, session).await,
         Verb::Audit { what: AuditVerb::Export(args) } => audit::export::export(&args, session).await,
         Verb::Audit { what: AuditVerb::Verify(args) } => audit::verify::running(&args, session).await,
         Verb::Operator { what: Operator::Raft { what } } => raft::raft(what, session).await,
