@@ -7,7 +7,7 @@
 //! - [`operations`] and [`actions`]: what is being done. [`advance`]: the next step. [`claims`]: who takes it, and what came
 //!   of it. [`dead_letters`]: what was given up. [`by_hand`]: what an operator says about one.
 //! - [`decisions`]: the record of one evaluation. [`essence`]: whether it is news. [`explain`]: the same in words. [`retention`]: how long rows are shown.
-//!   [`views`]: how all of it is read.
+//!   [`views`]: how all of it is read. [`queues`]: what waits, as numbers to draw.
 //! - [`idle`]: who is at zero and since when. [`wake`]: waking by hand. [`savings`]: what that was worth. [`floor`]: a minimum for a while.
 //! - [`asked`]: replicas that somebody wants beside the strategies. [`rows`]: what is written to the tables by hand. [`pause`]: holding a cluster by hand. [`removal`]: dropping one. [`restored`]: bringing back a backup.
 //! - [`what_if`]: the same brain as a pure function, with no cluster behind it.
@@ -36,6 +36,7 @@ pub(crate) mod knobs;
 pub(crate) mod operations;
 pub(crate) mod pause;
 pub(crate) mod plan;
+pub(crate) mod queues;
 pub(crate) mod rejection;
 pub(crate) mod removal;
 pub(crate) mod restored;
