@@ -158,6 +158,16 @@ async fn a_cluster_falls_asleep_after_the_threshold_and_wakes_by_api_and_by_acti
     ensure!(told.contains("demo ready") || told.contains("demo already_running"), "{told}");
     ensure!(state(&asks).await?.wake_reason != "activity");
 
+    // By the name of the cluster and the id of the strategy, which are the same one here.
+    let both = json!({ "policy_ids": ["demo", asleep.strategy] });
+    let (_, named) = http(&address, "POST", "/api/v1/scaling/wake", Some(&both)).await?;
+    let expected = json!({
+        "woken": 0,
+        "already_running": 1,
+        "policies": [{ "policy_id": asleep.strategy, "cluster": "demo", "status": "already_running" }],
+    });
+    ensure!(named == expected, "{named}");
+
     // What is wrong is said with what would be right.
     let (code, wrong) = http(&address, "POST", &format!("{policy}/wake"), Some(&json!({ "reason": "bored" }))).await?;
     ensure!(code == 400 && wrong["error"].as_str().is_some_and(|it| it.contains("webhook")), "{code} {wrong}");
@@ -242,6 +252,7 @@ async fn an_override_keeps_a_minimum_until_it_is_over_and_a_paused_cluster_says_
     let output = run(&group, &["wake", "demo", "--wait"])?;
     let said_so = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.code() == Some(6) && said_so.contains("not ready within 2s"), "{output:?}");
+    ensure!(said_so.contains("demo is held") && said_so.contains("pause"), "{said_so}");
     let address = follower(&group).await?;
     let wake = json!({ "wait_for_ready": true });
     let (code, late) = http(&address, "POST", "/api/v1/scaling/policies/demo/wake", Some(&wake)).await?;
