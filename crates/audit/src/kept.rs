@@ -34,9 +34,19 @@ impl Kept {
     }
 }
 
+impl Kept {
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.journal
+    }
+}
+
 impl Source for Kept {
     fn range(&self) -> Option<RangeInclusive<u64>> {
         Some(self.journal.first_index()?..=self.journal.last_index()?)
+    }
+
+    fn stretches(&self) -> Vec<RangeInclusive<u64>> {
+        self.journal.stretches()
     }
 
     fn read(&self, from: u64, bytes_max: usize) -> Result<Vec<JournalRecord>, SourceError> {

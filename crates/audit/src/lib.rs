@@ -1,6 +1,8 @@
 //! What a history says, for somebody who was not there: reading it, replaying it to a byte-equal state, checking it.
 //!
 //! - [`source`]: where a history comes from, whatever it is kept in; [`kept`]: the journal and the snapshots of a node.
+//! - [`export`]: a stretch of it in one signed file, which is a source again.
+//! - [`verify`]: whether it is what it says it is, to the last byte.
 //! - [`replay`]: applies it once more, to any moment, and compares the hash after every entry.
 //!
 //! Everything here works on bytes that are at rest, with the same state machine that made them: no node needs to run, and nothing
@@ -9,10 +11,18 @@
 //! Deliberately not here: how the bytes got there (`loadline-raft-node`), how they are kept (`loadline-log`), asking a running
 //! group for them (`loadline-client`), and showing what came out (`loadline-cli`).
 
+#[cfg(any(test, feature = "testing"))]
+pub mod day;
+pub mod export;
 pub mod kept;
+#[cfg(test)]
+mod made;
 pub mod replay;
 pub mod source;
+pub mod verify;
 
+pub use export::ExportFile;
 pub use kept::Kept;
 pub use replay::{Moment, ReplayError, Replayed, Start, Step, replay};
 pub use source::{Source, SourceError};
+pub use verify::with_causes;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use loadline_log::export::ExportError;
 use loadline_log::{JournalError, JournalRecord, OpenError, SnapshotError};
 use loadline_state_machine::{DecodeError, Hash, LogIndex, State};
 
@@ -10,6 +11,11 @@ use loadline_state_machine::{DecodeError, Hash, LogIndex, State};
 pub trait Source: fmt::Debug + Sync {
     /// The first and the last entry that can be read. What is between may have gaps; [`Source::read`] says where.
     fn range(&self) -> Option<RangeInclusive<u64>>;
+
+    /// The entries that can be read, as stretches without a gap, in their order.
+    fn stretches(&self) -> Vec<RangeInclusive<u64>> {
+        self.range().into_iter().collect()
+    }
 
     /// Records from this entry on: at least one, then as many as fit into so many bytes, up to a gap. Behind the end there are
     /// none.
@@ -27,6 +33,8 @@ pub enum SourceError {
     Open(#[source] OpenError),
     #[error("cannot read the journal")]
     Journal(#[source] JournalError),
+    #[error(transparent)]
+    Export(ExportError),
     #[error("cannot read a snapshot")]
     Snapshot(#[source] SnapshotError),
     #[error("the state of the snapshot at entry {index} cannot be read")]

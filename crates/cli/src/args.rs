@@ -3,6 +3,7 @@
 //! The flags of `serve` and `config check` are not written here: they follow from the server's list of keys
 //! (`serve_args.rs`).
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,12 +12,13 @@ use clap_complete::Shell;
 use loadline_client::Secret;
 use loadline_executor::backends::local::replica::ReplicaOptions;
 
+use crate::audit_args::AuditVerb;
 use crate::bench::Bench;
 use crate::commands::action::ActionVerb;
 use crate::commands::load::LoadArgs;
 use crate::commands::sql::SqlArgs;
 use crate::dev::DevArgs;
-use crate::output::Format;
+use crate::output::{Format, Output, OutputParser};
 use crate::plan::PlanArgs;
 use crate::role_args::{CreateRoleArgs, Grant, Revoke, parse_secret};
 use crate::scaling_args::{CreateReplicaArgs, CreateStrategyArgs, PauseArgs, SignalArgs, Switch, Update};
@@ -54,8 +56,9 @@ pub(crate) struct Cli {
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
     /// How to show the answer
-    #[arg(short, long, global = true, env = "LOADLINE_OUTPUT", hide_env_values = true, value_enum)]
-    pub(crate) output: Option<Format>,
+    #[arg(short, long, global = true, env = "LOADLINE_OUTPUT", hide_env_values = true, value_parser = OutputParser)]
+    #[arg(value_name = "FORMAT")]
+    pub(crate) output: Option<Output>,
     /// Context to use instead of the current one
     #[arg(long, global = true, env = "LOADLINE_CONTEXT", hide_env_values = true, value_name = "NAME")]
     pub(crate) context: Option<String>,
@@ -80,6 +83,24 @@ pub(crate) struct Global {
     /// No colours on stderr
     #[arg(long, global = true)]
     pub(crate) no_color: bool,
+}
+
+impl Global {
+    /// The format that was asked for.
+    pub(crate) fn format(&self) -> Option<Format> {
+        match &self.output {
+            Some(Output::Format(format)) => Some(*format),
+            Some(Output::Other(_)) | None => None,
+        }
+    }
+
+    /// What was asked for with `-o` that is no format. Only some commands take it.
+    pub(crate) fn other_output(&self) -> Option<&OsStr> {
+        match &self.output {
+            Some(Output::Other(other)) => Some(other),
+            Some(Output::Format(_)) | None => None,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -219,6 +240,11 @@ pub(crate) enum Verb {
     Wait(WaitArgs),
     /// Say what would be decided about a cluster that a file describes; no node is needed
     Plan(PlanArgs),
+    /// The history: hand it out as a signed file, and check it
+    Audit {
+        #[command(subcommand)]
+        what: AuditVerb,
+    },
     /// Measure on this machine; no node is needed
     Bench {
         #[command(subcommand)]

@@ -6,6 +6,7 @@
 //! Not here: retries and request ids (`loadline-client`), and what a node does (`loadline-server`).
 
 mod args;
+mod audit_args;
 mod bench;
 mod commands;
 mod console;
@@ -14,6 +15,8 @@ mod dev;
 mod exit;
 mod hooks;
 mod manifest;
+mod meter;
+mod moment;
 mod noun;
 mod output;
 mod plan;

@@ -14,12 +14,14 @@
 //! - [`Watch`]: changes from a revision on, with no gap and no repeat across nodes
 //! - `status.rs`: every node's own view, with state hashes taken at one index so that they can be compared
 //! - `operator.rs`: peers, leadership, snapshots
+//! - `audit.rs`: the history, as a signed file
 //! - [`Surroundings`]: clock, chance and network, which a simulator replaces
 //!
 //! Not here: how anything is shown, and what the state means. The types of answers are those of the wire
 //! ([`loadline_api::v1`]).
 
 mod admin;
+mod audit;
 mod call;
 mod client;
 mod endpoint;
@@ -32,10 +34,12 @@ mod scaling;
 mod signals;
 mod status;
 mod surroundings;
+mod transfer;
 mod watch;
 mod writes;
 
 pub use admin::{Found, Kind, Listing, Reading, Writing};
+pub use audit::{ExportPart, ExportedHistory, HistoryBound, HistoryRange};
 pub use client::{Client, Options, default_actor};
 pub use endpoint::{Endpoint, EndpointError, Endpoints};
 pub use error::{Error, FieldViolation, Refusal};

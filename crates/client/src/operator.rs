@@ -16,10 +16,11 @@ use loadline_api::v1::{
 use tokio::time::Instant;
 use tonic::transport::Channel;
 
-use crate::call::{ANSWER_BYTES_MAX, Limits, Repeat, Tried};
+use crate::call::{ANSWER_BYTES_MAX, Limits, Repeat};
 use crate::client::{Client, Options};
 use crate::endpoint::{Endpoint, NotConnected};
 use crate::error::{Error, Failure};
+use crate::transfer::{Transfer, TransferError};
 
 /// Bytes of a snapshot per message: well below the 1 MiB that a server takes.
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -77,35 +78,13 @@ impl Client {
 
     /// A snapshot file of the state as it is now, byte for byte as a node stores it. `sink` gets it part by part.
     pub async fn save_snapshot(&self, mut sink: impl FnMut(SnapshotPart<'_>) -> io::Result<()>) -> Result<u64, Error> {
-        let began = Instant::now();
-        let mut backoff = self.pool.backoff();
-        let mut tried = Tried::default();
-        let mut connected = false;
+        let mut transfer = Transfer::new(self);
         loop {
             let (turn, endpoint) = self.pool.current();
-            let failure = match self.save_from(endpoint, &mut sink).await {
+            match self.save_from(endpoint, &mut sink).await {
                 Ok(bytes) => return Ok(bytes),
-                Err(SaveError::Sink(error)) => return Err(Error::Local(error.to_string())),
-                Err(SaveError::Node(failure)) => failure,
-            };
-            connected |= !matches!(failure, Failure::NotSent(_));
-            let (why, answer) = match failure {
-                Failure::Refused(refusal) => return Err(Error::Refused(refusal)),
-                Failure::NotNow { refusal, .. } => (refusal.to_string(), Some(refusal)),
-                Failure::NotSent(why) | Failure::NoAnswer { why, .. } => {
-                    self.pool.forget(endpoint);
-                    (why, None)
-                }
-            };
-            tried.note(endpoint, &why);
-            self.pool.rotate(turn);
-            let pause = backoff.pause();
-            // Finding a node is limited as in any other call; only the transfer itself may take long.
-            let nobody_there = !connected && self.is_patience_over(began.elapsed() + pause, &tried);
-            if began.elapsed() + pause >= self.options.timeout || nobody_there {
-                return Err(Error::Unavailable { tried: tried.into_list(), answer, maybe_done: false });
+                Err(failed) => transfer.after(turn, endpoint, failed).await?,
             }
-            tokio::time::sleep(pause).await;
         }
     }
 
@@ -113,38 +92,38 @@ impl Client {
         &self,
         endpoint: &Endpoint,
         sink: &mut impl FnMut(SnapshotPart<'_>) -> io::Result<()>,
-    ) -> Result<u64, SaveError> {
-        let no_answer = |why: &str| SaveError::Node(Failure::NoAnswer { why: why.to_owned(), timed_out: true });
+    ) -> Result<u64, TransferError> {
+        let no_answer = |why: &str| TransferError::Node(Failure::NoAnswer { why: why.to_owned(), timed_out: true });
         let channel = match self.pool.channel(endpoint).await {
             Ok(channel) => channel,
-            Err(NotConnected(why)) => return Err(SaveError::Node(Failure::NotSent(why))),
+            Err(NotConnected(why)) => return Err(TransferError::Node(Failure::NotSent(why))),
         };
         let until = Instant::now() + self.options.transfer_timeout;
         let mut service = operator(channel);
         let saving = service.save_snapshot(self.request(SaveSnapshotRequest {}, Some(until)));
         // Writing the snapshot comes before its first byte, so the beginning may take as long as a whole request.
         let mut stream = match tokio::time::timeout(self.options.timeout, saving).await {
-            Ok(answer) => answer.map_err(SaveError::of)?.into_inner(),
+            Ok(answer) => answer.map_err(TransferError::of)?.into_inner(),
             Err(_) => return Err(no_answer("no answer in time")),
         };
         let (mut bytes, mut bytes_total) = (0, None);
         loop {
             let next = tokio::time::timeout(self.options.timeout, stream.message()).await;
             let Some(message) =
-                next.map_err(|_| no_answer("the snapshot stopped on the way"))?.map_err(SaveError::of)?
+                next.map_err(|_| no_answer("the snapshot stopped on the way"))?.map_err(TransferError::of)?
             else {
                 break;
             };
             if bytes_total.is_none() {
                 bytes_total = Some(message.bytes_total);
-                sink(SnapshotPart::Start { bytes_total: message.bytes_total }).map_err(SaveError::Sink)?;
+                sink(SnapshotPart::Start { bytes_total: message.bytes_total }).map_err(TransferError::Sink)?;
             }
             bytes += message.data.len() as u64;
-            sink(SnapshotPart::Data(&message.data)).map_err(SaveError::Sink)?;
+            sink(SnapshotPart::Data(&message.data)).map_err(TransferError::Sink)?;
         }
         if bytes_total != Some(bytes) {
             let why = format!("{bytes} bytes came, {} were announced", bytes_total.unwrap_or_default());
-            return Err(SaveError::Node(Failure::NoAnswer { why, timed_out: false }));
+            return Err(TransferError::Node(Failure::NoAnswer { why, timed_out: false }));
         }
         Ok(bytes)
     }
@@ -184,18 +163,4 @@ impl Client {
 
 pub(crate) fn operator(channel: Channel) -> OperatorClient<Channel> {
     OperatorClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX)
-}
-
-/// The far end failed, or the near one.
-#[derive(Debug)]
-enum SaveError {
-    Node(Failure),
-    Sink(io::Error),
-}
-
-impl SaveError {
-    #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
-    fn of(status: tonic::Status) -> SaveError {
-        SaveError::Node(Failure::of(&status))
-    }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! offset  0  magic    "LDLN"
-//!         4  family   u8   which kind of file (write-ahead log, journal, snapshot, identity)
+//!         4  family   u8   which kind of file (write-ahead log, journal, snapshot, identity ...)
 //!         5  format   u8   how to read the rest; a format that we do not know stops us, it is never skipped
 //!         6  kind     u16  what the body is, within the family
 //!         8  length   u32  of the body
@@ -34,6 +34,8 @@ pub(crate) enum Family {
     Journal = 2,
     Snapshot = 3,
     Identity = 4,
+    Export = 5,
+    SigningKey = 6,
 }
 
 /// Writes frames that are chained to each other.

@@ -10,6 +10,7 @@
 //! | [`Journal`] | `journal/` | every applied entry with its events, for ever, hash-chained |
 //! | [`AuditIndex`] | (a real folder) | sled; finds journal entries by key; rebuilt from the journal when in doubt |
 //! | [`Identity`] | `identity` | who this folder belongs to |
+//! | [`SigningKey`] | `signing-key` | signs what is handed out of the journal: see [`export`] |
 //!
 //! Deliberately not here: Raft itself (no openraft), what an entry means (no `Command`), an async runtime. Payloads are
 //! opaque. `raft-node` puts the meaning on top.
@@ -20,9 +21,11 @@
 mod audit_index;
 pub mod disk;
 mod encoding;
+pub mod export;
 mod frame;
 mod identity;
 mod journal;
+pub mod signing;
 pub mod snapshot;
 mod wal;
 
@@ -30,6 +33,7 @@ pub use audit_index::{AuditIndex, IndexError};
 pub use disk::{Disk, DiskFile, ModelDisk, OpenError, RealDisk, SharedDisk};
 pub use identity::{Identity, IdentityError};
 pub use journal::{Journal, JournalError, JournalOptions, JournalRecord, JournalSummary};
+pub use signing::{SigningKey, SigningKeyError};
 pub use snapshot::{SnapshotError, SnapshotFile, SnapshotMeta, SnapshotReceiver, SnapshotStore};
 pub use wal::{
     Done, LogPosition, Pace, Record, StoredVote, Threading, Wal, WalError, WalObserver, WalOptions, WalState,

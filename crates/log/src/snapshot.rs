@@ -390,7 +390,8 @@ impl Head {
     }
 }
 
-fn encode(meta: &SnapshotMeta, body: &[u8]) -> io::Result<Vec<u8>> {
+/// The bytes of a snapshot, as they are stored, sent and saved.
+pub fn encode(meta: &SnapshotMeta, body: &[u8]) -> io::Result<Vec<u8>> {
     let head = Head { meta: meta.clone(), body_bytes: body.len() as u64, body_hash: blake3::hash(body).into() };
     let packed = zstd::bulk::compress(body, COMPRESSION_LEVEL)?;
     let mut out = Vec::with_capacity(packed.len() + 4096);

@@ -36,6 +36,9 @@ pub struct NodeConfig {
     pub audit_index: Option<PathBuf>,
     /// Size of a segment of the write-ahead log.
     pub wal_segment_bytes: u64,
+    /// What the key that signs exports is made from. None: a random one, made on the first start and kept in the data folder.
+    /// Some: this one, and nothing is written. For simulations, in which nothing may depend on chance.
+    pub signing_seed: Option<[u8; 32]>,
 }
 
 impl NodeConfig {
@@ -55,6 +58,7 @@ impl NodeConfig {
             pace: None,
             audit_index: None,
             wal_segment_bytes: 16 << 20,
+            signing_seed: None,
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use loadline_log::{IdentityError, IndexError, JournalError, SnapshotError, WalError};
+use loadline_log::{IdentityError, IndexError, JournalError, SigningKeyError, SnapshotError, WalError};
 use loadline_state_machine::{DecodeError, Hash, LogIndex};
 
 /// Why a node does not start.
@@ -23,6 +23,8 @@ pub enum StartError {
     Journal(#[source] JournalError),
     #[error("cannot open the audit index")]
     AuditIndex(#[source] IndexError),
+    #[error("cannot get at the key that signs exports")]
+    SigningKey(#[source] SigningKeyError),
     #[error(
         "this data folder belongs to node {stored}, but the node is configured as {configured}; a folder cannot change \
          hands: correct the name, or give this node a folder of its own"

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use loadline_api::raft as wire;
 use loadline_api::raft::raft_server::RaftServer;
-use loadline_log::{AuditIndex, Identity, Journal, SharedDisk, SnapshotFile, WalObserver};
+use loadline_log::{
+    AuditIndex, Identity, Journal, SharedDisk, SigningKey, SnapshotFile, SnapshotStore, WalObserver, signing,
+};
 use loadline_state_machine::{Done, Hash, LogIndex, Receipt, Refused, Request, RulesVersion, State};
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::errors::Fatal;
@@ -92,6 +94,7 @@ pub(crate) struct Inner {
     pub(crate) observer: Arc<dyn NodeObserver>,
     pub(crate) links: Links,
     pub(crate) storage: Storage,
+    pub(crate) signing_key: Arc<SigningKey>,
     pub(crate) published: Arc<Published>,
     pub(crate) lease: Arc<LeaseTracker>,
     pub(crate) reserve: Reserve,
@@ -140,7 +143,12 @@ impl Node {
             identity.is_some(),
             Some(figures),
         )?;
+        let signing_key = match &config.signing_seed {
+            Some(seed) => SigningKey::of_seed(seed),
+            None => SigningKey::load_or_make(disk.as_ref(), signing::system_seed),
+        };
         let inner = Arc::new(Inner {
+            signing_key: Arc::new(signing_key.map_err(StartError::SigningKey)?),
             links: Links::new(dial, config.timing.call),
             lease: Arc::new(LeaseTracker::new(clock.clone(), config.timing.election_max)),
             reserve: Reserve::new(disk, config.disk_reserve_bytes),
@@ -268,6 +276,16 @@ impl Node {
     /// Every entry that this node has applied, with what it brought about.
     pub fn journal(&self) -> &Journal {
         &self.inner.storage.journal
+    }
+
+    /// The states that this node has kept.
+    pub fn snapshots(&self) -> &SnapshotStore {
+        &self.inner.storage.snapshots
+    }
+
+    /// What this node signs exports of its history with.
+    pub fn signing_key(&self) -> &Arc<SigningKey> {
+        &self.inner.signing_key
     }
 
     /// The index into the journal, if this node keeps one.

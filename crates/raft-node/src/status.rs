@@ -62,6 +62,8 @@ pub struct Status {
     /// Of the leader that was announced last.
     pub epoch: Option<Epoch>,
     pub rules: RulesVersion,
+    /// Of the key with which this node signs exports of its history.
+    pub public_key: [u8; 32],
     /// Whatever keeps this node from being as it should be, in words for a person.
     pub errors: Vec<String>,
 }
@@ -91,6 +93,7 @@ impl Inner {
             incarnation: state.incarnation(),
             epoch: state.epoch(),
             rules: state.rules(),
+            public_key: self.signing_key.public(),
             errors: self.errors(metrics.as_ref()),
         }
     }

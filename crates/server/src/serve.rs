@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use loadline_api::FILE_DESCRIPTOR_SET;
 use loadline_api::v1::admin_server::AdminServer;
+use loadline_api::v1::audit_server::AuditServer;
 use loadline_api::v1::operator_server::OperatorServer;
 use loadline_api::v1::scale_to_zero_server::ScaleToZeroServer;
 use loadline_api::v1::scaling_server::ScalingServer;
@@ -33,6 +34,7 @@ use tracing::{info, warn};
 use crate::acting::NodeGroup;
 use crate::config::{BackendProblem, Limits, ServerConfig, Trust};
 use crate::grpc::admin::AdminService;
+use crate::grpc::audit::AuditService;
 use crate::grpc::exchange::Exchange;
 use crate::grpc::forward::Forwarding;
 use crate::grpc::guard::Guard;
@@ -161,6 +163,8 @@ pub struct World {
     pub dial: Arc<dyn Dial>,
     pub clock: Arc<dyn Clock>,
     pub threading: Threading,
+    /// What the key that signs exports is made from, where nothing may depend on chance.
+    pub signing_seed: Option<[u8; 32]>,
     /// When the write-ahead log writes, where it has no thread of its own.
     pub pace: Option<Arc<dyn Pace>>,
     /// Where replicas live, by the names that clusters are placed under.
@@ -184,6 +188,7 @@ impl World {
             dial: Arc::new(PlainDial),
             clock: Arc::new(SystemClock),
             threading: Threading::Thread,
+            signing_seed: None,
             pace: None,
             backends: config.open_backends().map_err(ServeError::Backend)?,
             collecting: true,
@@ -212,6 +217,7 @@ where
         threading: world.threading,
         pace: world.pace,
         wal_segment_bytes: world.wal_segment_bytes,
+        signing_seed: world.signing_seed,
         ..node_config(&config)
     };
     let observer = Observers(Arc::clone(&metrics) as Arc<dyn NodeObserver>, world.onlooker);
@@ -249,6 +255,7 @@ where
         scaling: ScalingService { exchange: exchange.clone() },
         scale_to_zero: ScaleToZeroService { waking: waking.clone() },
         signals: SignalsService { proposals: proposals.clone(), closing: closing.clone() },
+        audit: AuditService { exchange: exchange.clone() },
         writes: WritesService { exchange, closing: closing.clone() },
         watch: WatchService {
             node: node.clone(),
@@ -367,6 +374,7 @@ struct Services {
     writes: WritesService,
     watch: WatchService,
     operator: OperatorService,
+    audit: AuditService,
 }
 
 impl Services {
@@ -390,6 +398,8 @@ impl Services {
         let operator = OperatorServer::new(self.operator)
             .max_decoding_message_size(message_in)
             .max_encoding_message_size(message_out);
+        let audit =
+            AuditServer::new(self.audit).max_decoding_message_size(message_in).max_encoding_message_size(message_out);
         Routes::default()
             .add_service(doors.admin.named_layer(guard.named_layer(admin)))
             .add_service(doors.scaling.named_layer(guard.named_layer(scaling)))
@@ -398,6 +408,7 @@ impl Services {
             .add_service(doors.writes.named_layer(guard.named_layer(writes)))
             .add_service(doors.watch.named_layer(guard.named_layer(watch)))
             .add_service(doors.operator.named_layer(guard.named_layer(operator)))
+            .add_service(doors.audit.named_layer(guard.named_layer(audit)))
     }
 }
 
@@ -451,6 +462,8 @@ struct Doors {
     writes: Door,
     watch: Door,
     operator: Door,
+    /// Of its own, so that many who read the past keep no operator from the present.
+    audit: Door,
     helpers: Door,
 }
 
@@ -467,14 +480,15 @@ impl Doors {
             writes: door("Writes", size(limits.requests_max)),
             watch: door("Watch", size(limits.watches_max)),
             operator: door("Operator", size(limits.operator_calls_max)),
+            audit: door("Audit", size(limits.operator_calls_max)),
             // Health can be watched, too.
             helpers: door("other", size(limits.watches_max)),
         }
     }
 
     fn all(&self) -> Vec<Door> {
-        let Doors { admin, scaling, scale_to_zero, signals, writes, watch, operator, helpers: _ } = self.clone();
-        vec![admin, scaling, scale_to_zero, signals, writes, watch, operator]
+        let Doors { admin, scaling, scale_to_zero, signals, writes, watch, operator, audit, helpers: _ } = self.clone();
+        vec![admin, scaling, scale_to_zero, signals, writes, watch, operator, audit]
     }
 }
 

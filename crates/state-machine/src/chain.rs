@@ -26,19 +26,7 @@ pub(crate) enum Link<'a> {
 
 /// Adds one index to the chain. The caller has made sure that it is the next one.
 pub(crate) fn extend(state: &mut State, index: LogIndex, link: Link<'_>) -> Hash {
-    let (tag, first, second) = match link {
-        Link::Entry { bytes, events } => (1, bytes, events),
-        Link::Passed { payload } => (2, payload, &[][..]),
-    };
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&state.hash.0);
-    hasher.update(&index.0.to_le_bytes());
-    // Tag and length keep (entry, events) from being read as another pair with the same bytes in a row.
-    hasher.update(&[tag]);
-    hasher.update(&(first.len() as u64).to_le_bytes());
-    hasher.update(first);
-    hasher.update(second);
-    state.hash = Hash(*hasher.finalize().as_bytes());
+    state.hash = next(state.hash, index, link);
     state.applied = index;
     if index.0.is_multiple_of(CHECKPOINT_EVERY) {
         state.checkpoints.insert(index, state.hash);
@@ -49,6 +37,23 @@ pub(crate) fn extend(state: &mut State, index: LogIndex, link: Link<'_>) -> Hash
         }
     }
     state.hash
+}
+
+/// The hash after an index, from the one before it and what the index holds.
+pub(crate) fn next(before: Hash, index: LogIndex, link: Link<'_>) -> Hash {
+    let (tag, first, second) = match link {
+        Link::Entry { bytes, events } => (1, bytes, events),
+        Link::Passed { payload } => (2, payload, &[][..]),
+    };
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&before.0);
+    hasher.update(&index.0.to_le_bytes());
+    // Tag and length keep (entry, events) from being read as another pair with the same bytes in a row.
+    hasher.update(&[tag]);
+    hasher.update(&(first.len() as u64).to_le_bytes());
+    hasher.update(first);
+    hasher.update(second);
+    Hash(*hasher.finalize().as_bytes())
 }
 
 /// The log has no gaps. One here means that an entry was lost or applied twice, and going on would be guessing.

@@ -1,6 +1,7 @@
 //! An entry of the log as the journal keeps it: ours, or one of Raft's own that only has a place in the chain.
 
-use crate::{Applied, DecodeError, LogIndex, Sealed, State, apply, pass};
+use crate::chain::{self, Link};
+use crate::{Applied, DecodeError, Hash, LogIndex, Sealed, State, apply, pass};
 
 // These numbers are in the journal for ever.
 const BLANK: u8 = 0;
@@ -42,6 +43,18 @@ impl JournalEntry {
             Some((&kind, _)) => Err(DecodeError::UnknownKind { what: "journal entry", kind: u16::from(kind) }),
             None => Err(DecodeError::Truncated { what: "journal entry" }),
         }
+    }
+
+    /// The hash after an entry, from the one before it and its bytes and those of its events alone: it proves that nobody altered
+    /// them, and says nothing about whether the entry leads to these events. None: such an entry is not known here.
+    pub fn link(before: Hash, index: LogIndex, entry: &[u8], events: &[u8]) -> Option<Hash> {
+        let link = match entry.split_first()? {
+            (&BLANK, []) => Link::Passed { payload: &[] },
+            (&MEMBERSHIP, payload) => Link::Passed { payload },
+            (&REQUESTS, bytes) => Link::Entry { bytes, events },
+            _ => return None,
+        };
+        Some(chain::next(before, index, link))
     }
 
     /// Applies it once more, at its index.

@@ -2,6 +2,7 @@
 
 pub(crate) mod action;
 mod apply;
+mod audit;
 mod config;
 mod get;
 mod get_sql;
@@ -28,6 +29,7 @@ use clap::CommandFactory as _;
 use loadline_client::{Client, Options, Reading, Writing, default_actor};
 
 use crate::args::{Cli, Config, Create, Global, Operator, Verb};
+use crate::audit_args::AuditVerb;
 use crate::console::Console;
 use crate::context::{self, File, Resolved, Wishes};
 use crate::dev;
@@ -72,13 +74,20 @@ pub(crate) fn run(cli: Cli, hooks: &Hooks, console: &mut Console) -> Result<(), 
         Verb::Operator { what: Operator::Snapshot { what: crate::args::Snapshot::Inspect { file } } } => {
             snapshot::inspect(&file, local_format(&global), console)
         }
+        Verb::Audit { what: AuditVerb::Verify(args) } if args.needs_no_group() => {
+            audit::verify::at_rest(&args, local_format(&global), console)
+        }
+        Verb::Audit { what: AuditVerb::Export(mut args) } => {
+            args.take_output(global.other_output())?;
+            with_group(Verb::Audit { what: AuditVerb::Export(args) }, &global, console)
+        }
         verb => with_group(verb, &global, console),
     }
 }
 
 /// For verbs that need no group, and so no context: a broken file of contexts is none of their business.
 fn local_format(global: &Global) -> Format {
-    global.output.unwrap_or_default()
+    global.format().unwrap_or_default()
 }
 
 fn with_group(verb: Verb, global: &Global, console: &mut Console) -> Result<(), Failed> {
@@ -145,6 +154,8 @@ async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
         Verb::Apply { file, if_revision, dry_run } => apply::apply(&file, if_revision, writing(dry_run), session).await,
         Verb::Diff { file } => apply::diff(&file, session).await,
         Verb::Wait(args) => wait::wait(&args, session).await,
+        Verb::Audit { what: AuditVerb::Export(args) } => audit::export::export(&args, session).await,
+        Verb::Audit { what: AuditVerb::Verify(args) } => audit::verify::running(&args, session).await,
         Verb::Operator { what: Operator::Raft { what } } => raft::raft(what, session).await,
         Verb::Operator { what: Operator::Snapshot { what } } => snapshot::snapshot(what, session).await,
         Verb::Serve(_)
@@ -167,7 +178,7 @@ pub(crate) fn resolve(global: &Global) -> Result<Resolved, Failed> {
         context: global.context.clone().filter(|name| !name.is_empty()),
         endpoints: global.endpoints.iter().filter(|endpoint| !endpoint.is_empty()).cloned().collect(),
         timeout: global.timeout,
-        output: global.output,
+        output: global.format(),
         token: global.token.clone().filter(|token| !token.reveal().trim().is_empty()),
     };
     // Whoever names the endpoints needs no file, and may have no home folder to keep one in.

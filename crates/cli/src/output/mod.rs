@@ -10,6 +10,10 @@ pub(crate) mod scaling;
 pub(crate) mod signals;
 mod table;
 
+use std::ffi::{OsStr, OsString};
+
+use clap::ValueEnum;
+use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -36,6 +40,42 @@ pub(crate) enum Format {
     Csv,
     /// Statements, as `apply -f` and `loadline sql` read them; of strategies, clusters and settings.
     Sql,
+}
+
+/// What `-o` asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Output {
+    Format(Format),
+    /// Something else, for the few commands that know what to do with it.
+    Other(OsString),
+}
+
+/// The commands for which `-o` may be more than a format: a file to write, or a kind of picture.
+const TAKE_MORE: [&str; 1] = ["export"];
+
+/// Reads `-o`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OutputParser;
+
+impl TypedValueParser for OutputParser {
+    type Value = Output;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Output, clap::Error> {
+        match EnumValueParser::<Format>::new().parse_ref(command, argument, value) {
+            Ok(format) => Ok(Output::Format(format)),
+            Err(_) if TAKE_MORE.contains(&command.get_name()) => Ok(Output::Other(value.to_owned())),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(Format::value_variants().iter().filter_map(ValueEnum::to_possible_value)))
+    }
 }
 
 /// A thing that can be shown: its cells for tables, `Serialize` for programs.

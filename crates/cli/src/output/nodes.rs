@@ -33,6 +33,8 @@ pub(crate) struct NodeView {
     snapshot_index: Option<u64>,
     purged_index: Option<u64>,
     time: Option<String>,
+    /// Of the key that signs its exports, hexadecimal.
+    pub(crate) public_key: Option<String>,
 }
 
 impl From<NodeReport> for NodeView {
@@ -64,6 +66,7 @@ impl From<NodeReport> for NodeView {
             snapshot_index: of(|s| s.snapshot_index),
             purged_index: of(|s| s.purged_index),
             time: status.as_ref().map(|s| show_time(s.time_ms)).and_then(has),
+            public_key: None,
         };
         if let Some(status) = status {
             view.role = has(status.role);
@@ -72,6 +75,7 @@ impl From<NodeReport> for NodeView {
             view.version = has(status.version);
             view.http_endpoint = has(status.http_endpoint);
             view.group = has(status.group);
+            view.public_key = has(status.public_key);
             view.errors.extend(status.errors);
             // Where other nodes reach it says more than the way in which it was found.
             view.endpoint = has(status.endpoint).unwrap_or(view.endpoint);
@@ -108,6 +112,7 @@ impl NodeView {
             ("Epoch", show(&self.epoch)),
             ("Rules version", show(&self.rules_version)),
             ("Time", show(&self.time)),
+            ("Public key", show(&self.public_key)),
         ];
         pairs.extend(self.errors.iter().map(|error| ("Error", error.clone())));
         pairs
@@ -136,6 +141,7 @@ impl View for NodeView {
         Column::wide("RULES"),
         Column::wide("HTTP"),
         Column::wide("GROUP"),
+        Column::wide("PUBLIC-KEY"),
         Column::always("ERRORS"),
     ];
 
@@ -163,6 +169,7 @@ impl View for NodeView {
             show(&self.rules_version),
             show(&self.http_endpoint),
             show(&self.group),
+            show(&self.public_key),
             self.errors.join("; "),
         ]
     }

@@ -27,6 +27,11 @@ pub type SharedDisk = Arc<dyn Disk>;
 pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Opens a file for reading and writing. Without `create` a missing file is `NotFound`.
     fn open(&self, path: &str, create: bool) -> io::Result<Box<dyn DiskFile>>;
+    /// Makes a file that only the owner of this process may read; one of this name must not be there. A disk that belongs to
+    /// nobody has nothing to keep it from.
+    fn create_private(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
+        self.open(path, true)
+    }
     /// The names (not paths) in a folder, sorted. A missing folder is `NotFound`.
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;
     /// Whether there is a file or folder of this name.
@@ -99,9 +104,30 @@ pub(crate) fn ensure_dir(disk: &dyn Disk, dir: &str) -> io::Result<()> {
 /// Puts a complete file in place: temp, fsync, rename, fsync of the folder. At every instant the name `path` holds the
 /// old bytes or all of the new ones.
 pub(crate) fn replace_file(disk: &dyn Disk, dir: &str, path: &str, bytes: &[u8]) -> io::Result<()> {
+    put_file(disk, dir, path, bytes, |temp| disk.open(temp, true))
+}
+
+/// As [`replace_file`], and only the owner may read it.
+pub(crate) fn replace_private_file(disk: &dyn Disk, dir: &str, path: &str, bytes: &[u8]) -> io::Result<()> {
+    put_file(disk, dir, path, bytes, |temp| {
+        // What somebody left there keeps its permissions when it is opened again.
+        if disk.exists(temp)? {
+            disk.remove(temp)?;
+        }
+        disk.create_private(temp)
+    })
+}
+
+fn put_file(
+    disk: &dyn Disk,
+    dir: &str,
+    path: &str,
+    bytes: &[u8],
+    make: impl FnOnce(&str) -> io::Result<Box<dyn DiskFile>>,
+) -> io::Result<()> {
     let temp = format!("{path}{TEMP_SUFFIX}");
     let written = (|| {
-        let file = disk.open(&temp, true)?;
+        let file = make(&temp)?;
         file.set_len(0)?;
         file.write_at(bytes, 0)?;
         file.sync_all()?;

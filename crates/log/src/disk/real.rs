@@ -4,7 +4,7 @@ use std::{
     ffi::OsString,
     fs::{self, File, TryLockError},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{FileExt as _, MetadataExt as _},
+    os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Component, Path, PathBuf},
 };
 
@@ -111,6 +111,11 @@ fn create_folder(root: &Path) -> io::Result<()> {
 impl Disk for RealDisk {
     fn open(&self, path: &str, create: bool) -> io::Result<Box<dyn DiskFile>> {
         let file = File::options().read(true).write(true).create(create).truncate(false).open(self.path(path)?)?;
+        Ok(Box::new(RealFile(file)))
+    }
+
+    fn create_private(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
+        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(self.path(path)?)?;
         Ok(Box::new(RealFile(file)))
     }
 

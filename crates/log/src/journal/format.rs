@@ -34,7 +34,7 @@ const COMPRESSION_LEVEL: i32 = 1;
 /// No block unpacks to more. It bounds what a wrong length can make us allocate.
 pub(super) const RAW_BYTES_MAX: u64 = 1 << 30;
 
-pub(super) type Hash = [u8; 32];
+pub(crate) type Hash = [u8; 32];
 
 pub(super) fn path(number: u64) -> String {
     format!("{DIR}/{number:0NUMBER_DIGITS$}{SUFFIX}")
@@ -50,7 +50,7 @@ pub(super) fn parse_name(name: &str) -> Option<(u64, bool)> {
     digits.parse().ok().map(|number| (number, temp))
 }
 
-pub(super) fn hash(body: &[u8]) -> Hash {
+pub(crate) fn hash(body: &[u8]) -> Hash {
     blake3::hash(body).into()
 }
 
@@ -91,22 +91,22 @@ fn entry(fields: &mut Fields<'_>) -> Result<(u64, Hash), Malformed> {
 
 /// A block without its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BlockHead {
-    pub(super) chain: Hash,
-    pub(super) first: u64,
-    pub(super) count: u32,
+pub(crate) struct BlockHead {
+    pub(crate) chain: Hash,
+    pub(crate) first: u64,
+    pub(crate) count: u32,
     /// The hash of the last record.
-    pub(super) last_hash: Hash,
+    pub(crate) last_hash: Hash,
     raw_bytes: u64,
 }
 
 impl BlockHead {
-    pub(super) fn last(&self) -> u64 {
+    pub(crate) fn last(&self) -> u64 {
         self.first + u64::from(self.count) - 1
     }
 
     /// Reads the head and leaves the packed records in `fields`.
-    pub(super) fn decode(fields: &mut Fields<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn decode(fields: &mut Fields<'_>) -> Result<Self, Malformed> {
         let head = Self {
             chain: fields.array()?,
             first: fields.u64()?,
@@ -126,7 +126,7 @@ impl BlockHead {
 
 /// Makes the bodies of blocks. Kept from block to block: setting up zstd costs more than compressing a block, and fresh memory
 /// for the bytes before and after costs as much again.
-pub(super) struct Packer {
+pub(crate) struct Packer {
     compressor: zstd::bulk::Compressor<'static>,
     raw: Vec<u8>,
     packed: Vec<u8>,
@@ -145,13 +145,13 @@ impl std::fmt::Debug for Packer {
 }
 
 impl Packer {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let compressor = zstd::bulk::Compressor::new(COMPRESSION_LEVEL)?;
         Ok(Self { compressor, raw: Vec::new(), packed: Vec::new() })
     }
 
     /// Packs records, of which there must be some.
-    pub(super) fn pack(&mut self, chain: &Hash, records: &[JournalRecord]) -> io::Result<Vec<u8>> {
+    pub(crate) fn pack(&mut self, chain: &Hash, records: &[JournalRecord]) -> io::Result<Vec<u8>> {
         let (Some(first), Some(last)) = (records.first(), records.last()) else {
             return Err(io::Error::other("a block needs records"));
         };
@@ -187,7 +187,7 @@ impl Packer {
 }
 
 /// Unpacks the records of a block. They share one buffer.
-pub(super) fn unpack(body: &[u8]) -> Result<Vec<JournalRecord>, Malformed> {
+pub(crate) fn unpack(body: &[u8]) -> Result<Vec<JournalRecord>, Malformed> {
     let mut fields = Fields(body);
     let head = BlockHead::decode(&mut fields)?;
     let raw_bytes = usize::try_from(head.raw_bytes).map_err(|_| Malformed("a block is larger than memory"))?;

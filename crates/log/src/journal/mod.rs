@@ -9,7 +9,7 @@
 //!
 //! Not here: what entries, events and keys mean; and retention (segments stay until somebody decides otherwise).
 
-mod format;
+pub(crate) mod format;
 mod read;
 mod recovery;
 #[cfg(test)]
@@ -18,6 +18,7 @@ mod writer;
 
 use std::{
     io,
+    ops::RangeInclusive,
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -48,7 +49,7 @@ pub struct JournalRecord {
 }
 
 impl JournalRecord {
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         64 + self.entry.len() + self.events.len() + self.keys.iter().map(|key| key.len() + 4).sum::<usize>()
     }
 }
@@ -276,6 +277,22 @@ impl Journal {
         let inner = lock(&self.shared.inner);
         let written = inner.blocks.first().map(|block| block.place.first);
         written.or_else(|| inner.waiting.first().map(|record| record.index))
+    }
+
+    /// The records that can be read, as stretches without a gap, in their order.
+    pub fn stretches(&self) -> Vec<RangeInclusive<u64>> {
+        let inner = lock(&self.shared.inner);
+        let written = inner.blocks.iter().map(|block| (block.place.first, u64::from(block.place.count)));
+        let waiting = inner.waiting.iter().map(|record| (record.index, 1));
+        let mut stretches: Vec<RangeInclusive<u64>> = Vec::new();
+        for (first, count) in written.chain(waiting) {
+            let last = first + count - 1;
+            match stretches.last_mut() {
+                Some(stretch) if *stretch.end() + 1 == first => *stretch = *stretch.start()..=last,
+                _ => stretches.push(first..=last),
+            }
+        }
+        stretches
     }
 
     /// How far the journal goes: the last record, or the end of a gap that none has followed yet.

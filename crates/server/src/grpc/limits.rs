@@ -31,7 +31,7 @@ pub(crate) enum Lasts {
 }
 
 /// Every method, so that a path that a caller made up does not become a label of its own.
-pub(crate) const METHODS: [(&str, &str, Lasts); 69] = [
+pub(crate) const METHODS: [(&str, &str, Lasts); 70] = [
     ("Admin", "CreateSize", Lasts::AMoment),
     ("Admin", "GetSize", Lasts::AMoment),
     ("Admin", "ListSizes", Lasts::AMoment),
@@ -101,6 +101,7 @@ pub(crate) const METHODS: [(&str, &str, Lasts); 69] = [
     ("Operator", "TransferLeadership", Lasts::AMoment),
     ("Operator", "SaveSnapshot", Lasts::AsLongAsItTakes),
     ("Operator", "RestoreSnapshot", Lasts::AsLongAsItTakes),
+    ("Audit", "ExportHistory", Lasts::AsLongAsItTakes),
 ];
 
 /// How long a call may take.

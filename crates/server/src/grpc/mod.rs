@@ -2,6 +2,7 @@
 
 mod actor;
 pub(crate) mod admin;
+pub(crate) mod audit;
 pub(crate) mod errors;
 pub(crate) mod exchange;
 pub(crate) mod forward;

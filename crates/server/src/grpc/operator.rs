@@ -86,6 +86,7 @@ impl Operator for OperatorService {
             purged_index: status.purged_index,
             time_ms: millis(status.time),
             http_endpoint: self.http_endpoint.clone(),
+            public_key: hex(&status.public_key),
         }))
     }
 
@@ -163,6 +164,10 @@ impl Operator for OperatorService {
         let actor = actor_of(&request)?;
         self.restores.restore(actor, request.into_inner()).await.map(Response::new)
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn some(text: &str) -> Option<&str> {

@@ -2,6 +2,7 @@
 
 use loadline_api::raft::{Envelope, ProposeRequest, raft_client::RaftClient};
 use loadline_api::v1::admin_client::AdminClient;
+use loadline_api::v1::audit_client::AuditClient;
 use loadline_api::v1::operator_client::OperatorClient;
 use loadline_api::v1::scaling_client::ScalingClient;
 use loadline_api::v1::signals_client::SignalsClient;
@@ -147,6 +148,7 @@ async fn may(caller: &Caller, number: usize) -> String {
         seen(operator.add_peer(v1::AddPeerRequest { peer: peer.clone(), replace: String::new() }).await),
         seen(operator.remove_peer(v1::RemovePeerRequest { peer }).await),
         seen(operator.save_snapshot(v1::SaveSnapshotRequest::default()).await),
+        seen(AuditClient::new(caller.0.clone()).export_history(v1::ExportHistoryRequest::default()).await),
     ]
     .into_iter()
     .collect()
@@ -174,7 +176,7 @@ async fn every_call_is_answered_to_exactly_those_who_may() {
     root.admin().grant_usage(usage("here-user", "here")).await.unwrap();
     root.admin().grant_usage(usage("operator", "")).await.unwrap();
 
-    let nobody = "----- --- ---- ----------";
+    let nobody = "----- --- ---- -----------";
     for (number, credential) in [
         None,
         Some("Bearer ".to_owned()),
@@ -188,10 +190,10 @@ async fn every_call_is_answered_to_exactly_those_who_may() {
         assert_eq!(may(&Caller::new(&node, credential), number).await, nobody, "credential {number}");
     }
     let expected = [
-        ("root", "+++++ +++ ++++ ++++++++++"),
-        ("reader", "+++++ xxx xxxx xxxxxxxxxx"),
-        ("here-user", "+++++ +++ xxxx xxxxxxxxxx"),
-        ("operator", "+++++ +++ ++++ xxxxxxxxxx"),
+        ("root", "+++++ +++ ++++ +++++++++++"),
+        ("reader", "+++++ xxx xxxx xxxxxxxxxxx"),
+        ("here-user", "+++++ +++ xxxx xxxxxxxxxxx"),
+        ("operator", "+++++ +++ ++++ xxxxxxxxxxx"),
     ];
     for (number, ((name, expected), caller)) in (10..).zip(expected.into_iter().zip(&callers)) {
         assert_eq!(may(caller, number).await, expected, "{name}");

@@ -5,6 +5,7 @@
 mod access;
 mod acting;
 mod admin;
+mod audit;
 mod common;
 mod group;
 mod http;

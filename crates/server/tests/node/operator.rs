@@ -44,6 +44,7 @@ async fn a_node_tells_how_it_is_and_what_its_hash_was() {
     assert_eq!((status.http_endpoint.as_str(), status.errors.len()), (node.http.as_str(), 0));
     assert_eq!(status.hash_index, status.applied_index);
     assert_eq!(status.state_hash.len(), 64);
+    assert_eq!(status.public_key.len(), 64);
     assert!(status.epoch > 0 && status.incarnation > 0 && status.term > 0 && status.time_ms > 0);
     assert!(status.db_size_bytes > 0 && !status.group.is_empty() && status.rules_version > 0);
 

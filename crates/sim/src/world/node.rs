@@ -147,6 +147,8 @@ impl Machine {
                     dial: Arc::new(SimulatedDial),
                     clock: Arc::new(self.clock.clone()),
                     threading: Threading::Inline,
+                    // Kept nowhere: a run must not change its course because a node writes one more file when it starts.
+                    signing_seed: Some([u8::try_from(self.place).unwrap_or(u8::MAX); 32]),
                     pace: Some(Arc::new(disk.pace)),
                     backends: Backends::new().with(BACKEND, Arc::new(inner.backend.door(self.gate.clone()))),
                     collecting: false,

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &SqlArgs, global: &Global, console: &mut Console) -> Res
         }
     };
     let login = Login::new(args, choice, std::env::var("LOADLINE_PASSWORD").ok());
-    super::block_on(sql(args, &login, global.output.unwrap_or(written), console))?
+    super::block_on(sql(args, &login, global.format().unwrap_or(written), console))?
 }
 
 /// Where to, and as whom.

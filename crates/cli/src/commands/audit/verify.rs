@@ -1,0 +1,227 @@
+//! `audit verify`: whether a history is what it says it is. What is checked, and how, is in `loadline-audit`.
+
+use std::path::Path;
+
+use loadline_audit::verify::{Finding, Progress, Verdict, verify_file, verify_folder};
+use loadline_audit::{SourceError, with_causes};
+use loadline_client::{Client, Endpoints, HistoryRange, Options};
+use serde::Serialize;
+
+use super::{fetch, hex};
+use crate::audit_args::{PublicKey, VerifyArgs, parse_public_key};
+use crate::commands::Session;
+use crate::commands::status::node_views;
+use crate::console::Console;
+use crate::exit::{Exit, Failed};
+use crate::meter::Meter;
+use crate::output::{Column, Format, View, one};
+
+/// Of bytes that are here.
+pub(crate) fn at_rest(args: &VerifyArgs, format: Format, console: &mut Console) -> Result<(), Failed> {
+    match (&args.file, &args.data_dir) {
+        (Some(file), _) => check_file(file, &file.display().to_string(), args.public_key, format, console),
+        (None, Some(folder)) => {
+            if args.public_key.is_some() {
+                return Err(Failed::usage("--public-key is for exports: a data folder is not signed"));
+            }
+            if !folder.join("journal").is_dir() {
+                return Err(Failed::new(
+                    Exit::NotFound,
+                    format!("{} is not a data folder of a node", folder.display()),
+                ));
+            }
+            let mut meter = Meter::start(console.watched);
+            let verdict = verify_folder(folder, |progress| show(&mut meter, progress));
+            drop(meter);
+            tell(&folder.display().to_string(), &verdict.map_err(|error| unreadable(&error))?, format, console)
+        }
+        (None, None) => Err(Failed::usage("what? Name an export, or a node with --node or --data-dir")),
+    }
+}
+
+/// Of a node that runs: its history is fetched, and checked here.
+pub(crate) async fn running(args: &VerifyArgs, session: Session<'_>) -> Result<(), Failed> {
+    let names: Vec<String> = args.node.iter().flatten().cloned().collect();
+    let (client, shown) = match names.first() {
+        None => (session.client.clone(), None),
+        Some(name) => {
+            let (views, missing) = node_views(&names, &session).await?;
+            missing.map_or(Ok(()), Err)?;
+            let Some(view) = views.first() else {
+                return Err(Failed::new(Exit::NotFound, format!("there is no node {name}")));
+            };
+            let options = Options::clone(session.client.options());
+            let endpoints = Endpoints::parse(&[view.endpoint.clone()])?;
+            (Client::connect(endpoints, options), view.public_key.clone())
+        }
+    };
+    let mut temp = tempfile::NamedTempFile::new()?;
+    let range = HistoryRange { from: None, to: None, reading: session.reading };
+    fetch(&client, &range, temp.as_file_mut(), session.console.watched).await?;
+    // What the node says now is what it must have signed with.
+    let shown = shown.as_deref().and_then(|key| parse_public_key(key).ok());
+    let of = names.first().map_or("the history", String::as_str);
+    check_file(temp.path(), of, args.public_key.or(shown), session.format, session.console)
+}
+
+fn check_file(
+    path: &Path,
+    shown_as: &str,
+    pin: Option<PublicKey>,
+    format: Format,
+    console: &mut Console,
+) -> Result<(), Failed> {
+    if !path.exists() {
+        return Err(Failed::new(Exit::NotFound, format!("{} is not there", path.display())));
+    }
+    let mut meter = Meter::start(console.watched);
+    let pin = pin.map(|PublicKey(key)| key);
+    let verdict = verify_file(path, pin.as_ref(), |progress| show(&mut meter, progress));
+    drop(meter);
+    tell(shown_as, &verdict.map_err(|error| unreadable(&error))?, format, console)
+}
+
+fn show(meter: &mut Meter, progress: Progress) {
+    match progress {
+        Progress::Reading { done, total } => meter.bytes("reading", done, total),
+        Progress::Replaying { done, total } => meter.entries("replaying", done, total),
+    }
+}
+
+fn unreadable(error: &SourceError) -> Failed {
+    Failed::new(Exit::Failure, with_causes(error))
+}
+
+fn tell(of: &str, verdict: &Verdict, format: Format, console: &mut Console) -> Result<(), Failed> {
+    let view = VerdictView::of(of, verdict);
+    let text = match format {
+        Format::Table | Format::Wide => view.story(),
+        format => one(format, &view)?,
+    };
+    console.data(&text)?;
+    if verdict.is_valid() { Ok(()) } else { Err(Failed::quietly(Exit::Failure)) }
+}
+
+/// What came of looking.
+#[derive(Debug, Serialize)]
+struct VerdictView {
+    what: String,
+    valid: bool,
+    /// In stretches without a gap.
+    entries: Vec<Stretch>,
+    /// Applied once more, each with the hash that it had.
+    replayed: u64,
+    /// Of which only the chain could be checked.
+    chained: u64,
+    /// After the last entry that is right.
+    hash: Option<String>,
+    group: Option<String>,
+    node: Option<String>,
+    version: Option<String>,
+    public_key: Option<String>,
+    findings: Vec<FindingView>,
+}
+
+#[derive(Debug, Serialize)]
+struct Stretch {
+    first: u64,
+    last: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct FindingView {
+    first: Option<u64>,
+    last: Option<u64>,
+    what: String,
+}
+
+impl FindingView {
+    fn of(finding: &Finding) -> FindingView {
+        let (first, last) = finding.entries.map_or((None, None), |(first, last)| (Some(first), last));
+        FindingView { first, last, what: finding.what.clone() }
+    }
+}
+
+impl VerdictView {
+    fn of(what: &str, verdict: &Verdict) -> VerdictView {
+        let head = verdict.head.as_ref();
+        VerdictView {
+            what: what.to_owned(),
+            valid: verdict.is_valid(),
+            entries: verdict
+                .stretches
+                .iter()
+                .map(|stretch| Stretch { first: *stretch.start(), last: *stretch.end() })
+                .collect(),
+            replayed: verdict.replayed,
+            chained: verdict.chained,
+            hash: verdict.hash.map(|hash| hash.to_string()),
+            group: head.map(|head| head.group.clone()),
+            node: head.map(|head| head.node_name.clone()),
+            version: head.map(|head| head.version.clone()),
+            public_key: head.map(|head| hex(&head.public_key)),
+            findings: verdict.findings.iter().map(FindingView::of).collect(),
+        }
+    }
+
+    fn story(&self) -> String {
+        let mut text = format!("{} is {}\n", self.what, if self.valid { "valid" } else { "NOT VALID" });
+        let mut line = |name: &str, value: &str| text.push_str(&format!("  {name:<12} {value}\n"));
+        for finding in &self.findings {
+            let finding =
+                Finding { entries: finding.first.map(|first| (first, finding.last)), what: finding.what.clone() };
+            line("wrong", &finding.to_string());
+        }
+        for stretch in &self.entries {
+            line("entries", &format!("{} to {}", stretch.first, stretch.last));
+        }
+        line("replayed", &self.replayed.to_string());
+        if self.chained > 0 {
+            line(
+                "chain only",
+                &format!("{} (no state from before them is kept, so they cannot be replayed)", self.chained),
+            );
+        }
+        for (name, value) in [
+            ("hash", &self.hash),
+            ("group", &self.group),
+            ("node", &self.node),
+            ("version", &self.version),
+            ("signed with", &self.public_key),
+        ] {
+            if let Some(value) = value {
+                line(name, value);
+            }
+        }
+        text
+    }
+}
+
+impl View for VerdictView {
+    const COLUMNS: &'static [Column] = &[
+        Column::always("WHAT"),
+        Column::always("VALID"),
+        Column::always("REPLAYED"),
+        Column::always("HASH"),
+        Column::always("NODE"),
+        Column::always("PUBLIC-KEY"),
+        Column::always("WRONG"),
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        let show = |text: &Option<String>| text.clone().unwrap_or_default();
+        vec![
+            self.what.clone(),
+            self.valid.to_string(),
+            self.replayed.to_string(),
+            show(&self.hash),
+            show(&self.node),
+            show(&self.public_key),
+            self.findings.first().map(|finding| finding.what.clone()).unwrap_or_default(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.what.clone()
+    }
+}
