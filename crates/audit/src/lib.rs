@@ -4,6 +4,8 @@
 //! - [`export`]: a stretch of it in one signed file, which is a source again.
 //! - [`verify`]: whether it is what it says it is, to the last byte.
 //! - [`replay`]: applies it once more, to any moment, and compares the hash after every entry.
+//! - [`change`]: statements that somebody wants to try; [`whatif`]: what they would make of a state now; [`backtest`]: what they
+//!   would have made of a window of the past.
 //!
 //! Everything here works on bytes that are at rest, with the same state machine that made them: no node needs to run, and nothing
 //! that is asked here leaves a trace in the log.
@@ -11,6 +13,8 @@
 //! Deliberately not here: how the bytes got there (`loadline-raft-node`), how they are kept (`loadline-log`), asking a running
 //! group for them (`loadline-client`), and showing what came out (`loadline-cli`).
 
+pub mod backtest;
+pub mod change;
 #[cfg(any(test, feature = "testing"))]
 pub mod day;
 pub mod export;
@@ -20,7 +24,9 @@ mod made;
 pub mod replay;
 pub mod source;
 pub mod verify;
+pub mod whatif;
 
+pub use change::{Change, ChangeError};
 pub use export::ExportFile;
 pub use kept::Kept;
 pub use replay::{Moment, ReplayError, Replayed, Start, Step, replay};
