@@ -82,7 +82,7 @@ impl State {
         let replicas = &record.signals.replicas;
         let shadow = assessment.said.shadow.map(|shadow| {
             Box::new(Shadow {
-                planned: difference(replicas, &shadow, &self.sizes),
+                planned: difference(replicas, &shadow, &self.sizes, self.keeps_checkpoints_of(cluster)),
                 desired: shadow.desired.specs(),
                 stages: shadow.stages,
             })
@@ -358,6 +358,7 @@ fn step(step: &Step) -> String {
     match step {
         Step::Create(replica) => format!("create {}", spec(replica)),
         Step::Drop { replica, .. } => format!("drop {}", spec(replica)),
+        Step::Suspend { replica, .. } => format!("checkpoint and drop {}", spec(replica)),
         Step::Replace { old, new, .. } => format!("replace {} by {}", spec(old), spec(new)),
     }
 }
