@@ -5,6 +5,7 @@
 //! Not here: the services themselves, and which gRPC status an error becomes. Both are in `loadline-server`.
 
 pub mod fields;
+pub mod listing;
 mod resources;
 mod role_writes;
 pub mod scale_to_zero;

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use loadline_state_machine::{
     Action, ActionStatus, Alteration, Attempt, ClusterId, Conclusion, Configuration, ConfigurationProblem, Decision,
-    Freshness, Holding, Operation, OperationEnd, Pause, Planned, Reason, Replica, ReplicaSpec, Signals, Span, Stage,
-    State, Step, Strategy, Target, Time,
+    Fact, Freshness, Holding, Operation, OperationEnd, Pause, Planned, Reason, Replica, ReplicaSpec, Signals, Span,
+    Stage, State, Step, Strategy, Target, Time,
 };
 
 use crate::resources::millis;
@@ -379,6 +379,25 @@ pub fn name_nodes(action: &mut v1::Action, names: &BTreeMap<u64, String>) {
         }
     }
     action.by = by(&action.attempts);
+}
+
+/// One line of an explanation.
+pub fn fact(fact: &Fact) -> v1::ExplainedFact {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    v1::ExplainedFact {
+        topic: fact.topic.to_owned(),
+        name: fact.name.clone(),
+        text: fact.text.clone(),
+        log_index: fact.index.unwrap_or_default(),
+        time_ms: time(fact.at),
+        actor: text(&fact.actor),
+        source: text(&fact.source),
+        proof: text(&fact.proof),
+        request_id: text(&fact.request_id),
+        node_id: fact.node_id.unwrap_or_default(),
+        epoch: text(&fact.epoch),
+        resource: text(&fact.resource),
+    }
 }
 
 pub fn pause(pause: &Pause) -> v1::Pause {

@@ -259,6 +259,10 @@ impl Source for ExportFile {
         // What the head of the file says counts, not what the snapshot says of itself.
         open_state(index, Hash(self.head().base_hash), &body).map(Some)
     }
+
+    fn group(&self) -> Option<String> {
+        Some(self.head().group.clone())
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
-use loadline_log::{Journal, JournalOptions, JournalRecord, RealDisk, SharedDisk, SnapshotStore};
+use loadline_log::{Identity, Journal, JournalOptions, JournalRecord, RealDisk, SharedDisk, SnapshotStore};
 use loadline_state_machine::{Hash, State};
 
 use crate::source::{Source, SourceError, open_state};
@@ -17,20 +17,23 @@ const SNAPSHOTS_KEPT: usize = usize::MAX;
 pub struct Kept {
     journal: Journal,
     snapshots: SnapshotStore,
+    group: Option<String>,
 }
 
 impl Kept {
     /// Those of a node that runs in this process.
     pub fn new(journal: Journal, snapshots: SnapshotStore) -> Kept {
-        Kept { journal, snapshots }
+        Kept { journal, snapshots, group: None }
     }
 
     /// Those of a node that is not running. Takes the folder for this process, as a node would.
     pub fn open(data_dir: &Path) -> Result<Kept, SourceError> {
         let disk: SharedDisk = Arc::new(RealDisk::open(data_dir).map_err(SourceError::Open)?);
         let journal = Journal::open(Arc::clone(&disk), JournalOptions::default()).map_err(SourceError::Journal)?;
+        // A folder that does not say whose it is can still be read.
+        let group = Identity::load(&*disk).ok().flatten().map(|identity| identity.group);
         let snapshots = SnapshotStore::open(disk, SNAPSHOTS_KEPT).map_err(SourceError::Snapshot)?;
-        Ok(Kept { journal, snapshots })
+        Ok(Kept { journal, snapshots, group })
     }
 }
 
@@ -58,5 +61,9 @@ impl Source for Kept {
         let Some(file) = self.snapshots.newest_where(|meta| index_of(meta) <= not_after) else { return Ok(None) };
         let body = file.load().map_err(SourceError::Snapshot)?;
         open_state(index_of(file.meta()), Hash(file.meta().state_hash), &body).map(Some)
+    }
+
+    fn group(&self) -> Option<String> {
+        self.group.clone()
     }
 }

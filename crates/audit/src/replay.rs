@@ -4,6 +4,7 @@
 //!
 //! Not here: what would have been with other rules or other strategies.
 
+use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use loadline_log::JournalRecord;
@@ -91,6 +92,19 @@ pub fn replay(
     to: Moment,
     mut visit: impl FnMut(&Step<'_>),
 ) -> Result<Replayed, ReplayError> {
+    replay_while(source, start, to, |step| {
+        visit(step);
+        ControlFlow::Continue(())
+    })
+}
+
+/// The same, until whoever visits has seen enough: then it ends after that entry.
+pub fn replay_while(
+    source: &dyn Source,
+    start: Start,
+    to: Moment,
+    mut visit: impl FnMut(&Step<'_>) -> ControlFlow<()>,
+) -> Result<Replayed, ReplayError> {
     let state = begin(source, start)?;
     if let (Moment::Index(wanted), Some(range)) = (to, source.range())
         && wanted > *range.end()
@@ -119,7 +133,8 @@ pub fn entries(source: &dyn Source) -> Result<Vec<(JournalRecord, JournalEntry)>
     }
 }
 
-fn begin(source: &dyn Source, start: Start) -> Result<State, ReplayError> {
+/// The state that a replay begins with.
+pub fn begin(source: &dyn Source, start: Start) -> Result<State, ReplayError> {
     let state = match start {
         Start::From(state) => return Ok(*state),
         Start::Snapshot { not_after } => source.start(not_after)?,
@@ -178,7 +193,7 @@ fn part(source: &dyn Source, from: u64, to: Moment) -> Part {
 fn apply_all(
     mut state: State,
     coming: Receiver<Part>,
-    visit: &mut impl FnMut(&Step<'_>),
+    visit: &mut impl FnMut(&Step<'_>) -> ControlFlow<()>,
 ) -> Result<Replayed, ReplayError> {
     let mut entries = 0;
     for part in coming {
@@ -189,7 +204,10 @@ fn apply_all(
                 return Err(ReplayError::Differs { index: record.index, ours, theirs });
             }
             entries += 1;
-            visit(&Step { record: &record, entry: &entry, applied: &applied, state: &state });
+            let step = Step { record: &record, entry: &entry, applied: &applied, state: &state };
+            if visit(&step).is_break() {
+                return Ok(Replayed { state, entries });
+            }
         }
     }
     Ok(Replayed { state, entries })

@@ -24,6 +24,11 @@ pub trait Source: fmt::Debug + Sync {
     /// The newest whole state that is kept and that is not later than after this entry. Without one, a history that begins with
     /// the first entry can still be replayed from the empty state.
     fn start(&self, not_after: u64) -> Result<Option<State>, SourceError>;
+
+    /// Of which group it is, if that is known.
+    fn group(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Why a history could not be read.
@@ -41,6 +46,16 @@ pub enum SourceError {
     State { index: u64, source: DecodeError },
     #[error("the snapshot at entry {index} says that its hash is {says}, and its state has {has}")]
     SnapshotDiffers { index: u64, says: Hash, has: Hash },
+}
+
+impl SourceError {
+    /// For an entry that is not there: the next one that is, if there is one.
+    pub fn missing(&self) -> Option<Option<u64>> {
+        match self {
+            SourceError::Journal(JournalError::Missing { next, .. }) => Some(*next),
+            _ => None,
+        }
+    }
 }
 
 /// The state in the body of a snapshot, if it is the one that its head says it is.

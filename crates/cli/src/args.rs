@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use loadline_audit::Moment;
 use loadline_client::Secret;
 use loadline_executor::backends::local::replica::ReplicaOptions;
 
@@ -20,6 +21,8 @@ use crate::commands::load::LoadArgs;
 use crate::commands::sql::SqlArgs;
 use crate::commands::whatif::WhatIfArgs;
 use crate::dev::DevArgs;
+use crate::history::HistoryArgs;
+use crate::moment::parse_moment;
 use crate::output::{Format, Output, OutputParser};
 use crate::plan::PlanArgs;
 use crate::role_args::{CreateRoleArgs, Grant, Revoke, parse_secret};
@@ -75,9 +78,12 @@ pub(crate) struct Global {
     /// Read what the answering node has applied; works without a leader
     #[arg(long, global = true)]
     pub(crate) stale: bool,
-    /// Who asks, for the audit log; user@host if not given
+    /// Who asks, for the audit log; user@host if not given. Of audit log itself: whose doings to show
     #[arg(long, global = true, env = "LOADLINE_ACTOR", hide_env_values = true, value_name = "NAME")]
     pub(crate) actor: Option<String>,
+    /// It was named on the command line, and not by a variable.
+    #[arg(skip)]
+    pub(crate) actor_named: bool,
     /// Token of a role, where a login is needed; better in LOADLINE_TOKEN or the context, where others do not see it
     #[arg(long, global = true, env = "LOADLINE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     #[arg(value_parser = parse_secret)]
@@ -155,11 +161,7 @@ pub(crate) enum Verb {
         what: Switch,
     },
     /// Say why a cluster is as it is, or why something was decided or done
-    Explain {
-        /// cluster/NAME, decision/INDEX or action/ID
-        #[arg(required = true, value_name = "TYPE/NAME")]
-        words: Vec<String>,
-    },
+    Explain(ExplainArgs),
     /// Hold a cluster: nothing new begins on it
     Pause(PauseArgs),
     /// Let a cluster that was paused be scaled again
@@ -242,7 +244,7 @@ pub(crate) enum Verb {
     Wait(WaitArgs),
     /// Say what would be decided about a cluster that a file describes; no node is needed
     Plan(PlanArgs),
-    /// The history: hand it out as a signed file, and check it
+    /// The past: export and check it, show it as it was, what changed, and who did it
     Audit {
         #[command(subcommand)]
         what: AuditVerb,
@@ -282,6 +284,18 @@ pub(crate) struct Words {
     /// actions and nodes
     #[arg(required = true, value_name = "TYPE [NAME...]")]
     pub(crate) words: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// cluster/NAME, decision/INDEX or action/ID
+    #[arg(required = true, value_name = "TYPE/NAME")]
+    pub(crate) words: Vec<String>,
+    /// As it was at this moment: an index of the log, a time such as '2026-11-16 10:00:00', or '2h ago'
+    #[arg(long, value_name = "INDEX|TIME", value_parser = parse_moment)]
+    pub(crate) at: Option<Moment>,
+    #[command(flatten)]
+    pub(crate) history: HistoryArgs,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -14,6 +14,7 @@ mod context;
 mod dev;
 mod drawing;
 mod exit;
+mod history;
 mod hooks;
 mod manifest;
 mod meter;
@@ -30,7 +31,8 @@ mod text;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::parser::ValueSource;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::args::Cli;
 use crate::console::Console;
@@ -47,7 +49,12 @@ pub fn main() -> ExitCode {
 pub fn main_with(hooks: &Hooks) -> ExitCode {
     // The parser speaks before anybody has read its result.
     console::set_colour(std::env::args_os().any(|word| word == "--no-color"));
-    let cli = match Cli::try_parse() {
+    let parsed = Cli::command().try_get_matches().and_then(|matches| {
+        let mut cli = Cli::from_arg_matches(&matches)?;
+        cli.global.actor_named = matches.value_source("actor") == Some(ValueSource::CommandLine);
+        Ok(cli)
+    });
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
             // Help goes to stdout and is no failure; a closed pipe is none, either.

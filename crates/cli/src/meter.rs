@@ -62,3 +62,37 @@ impl Drop for Meter {
         self.bar.finish_and_clear();
     }
 }
+
+/// The same for whoever is told of one entry after the other.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    meter: Meter,
+    doing: &'static str,
+    count: u64,
+    /// 0: that is not known.
+    total: u64,
+}
+
+/// Looking at the clock costs more than applying a small entry.
+const LOOK_EVERY: u64 = 512;
+
+impl Entries {
+    pub(crate) fn start(doing: &'static str, total: Option<u64>, watched: bool) -> Entries {
+        Entries { meter: Meter::start(watched), doing, count: 0, total: total.unwrap_or(0) }
+    }
+
+    /// One more.
+    pub(crate) fn one(&mut self) {
+        self.count += 1;
+        if self.count.is_multiple_of(LOOK_EVERY) {
+            self.meter.entries(self.doing, self.count, self.total.max(self.count));
+        }
+    }
+
+    /// `1234 entries in 0.500 s, 2468 a second`.
+    pub(crate) fn sum(&self) -> String {
+        let took = self.meter.began.elapsed();
+        let rate = u128::from(self.count) * 1_000_000 / took.as_micros().max(1);
+        format!("{} entries in {}.{:03} s, {rate} a second", self.count, took.as_secs(), took.subsec_millis())
+    }
+}

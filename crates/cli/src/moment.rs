@@ -1,50 +1,44 @@
-//! A moment of the history as people write it: an index of the log, a time, or how long ago.
+//! A moment of the history as people write it: an index of the log, a time, how long ago, or the end.
 
-use jiff::civil;
+use loadline_audit::Moment;
+use loadline_sql::tables::value::timestamp_of;
+use loadline_state_machine::Time;
 
-use crate::text::parse_duration;
-
-/// See the module.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Moment {
-    Index(u64),
-    /// Milliseconds since 1970.
-    TimeMs(i64),
-}
-
-/// `412`, `2026-11-16T10:00:00Z`, `2026-11-16 10:00` and `2026-11-16` in universal time, or `24h` before now.
+/// `412`, `2026-11-16T10:00:00Z`, `2026-11-16 10:00` and `2026-11-16` in universal time, `24h` or `24h ago`, or `end`.
 pub(crate) fn parse_moment(text: &str) -> Result<Moment, String> {
-    parse_at(text, jiff::Timestamp::now())
-}
-
-fn parse_at(text: &str, now: jiff::Timestamp) -> Result<Moment, String> {
     let text = text.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return match text.parse() {
-            Ok(0) | Err(_) => Err(format!("'{text}' is not an index: the first entry is 1")),
-            Ok(index) => Ok(Moment::Index(index)),
-        };
+        return text.parse().map(Moment::Index).map_err(|_| format!("'{text}' is larger than any index"));
     }
-    if let Some(time) = time(text) {
-        return Ok(Moment::TimeMs(time.as_millisecond()));
+    if matches!(text, "end" | "now" | "latest") {
+        return Ok(Moment::End);
     }
-    if let Ok(ago) = parse_duration(text) {
-        let then = now.checked_sub(ago).map_err(|_| format!("'{text}' is longer ago than time is counted"))?;
-        return Ok(Moment::TimeMs(then.as_millisecond()));
-    }
-    Err(format!(
-        "'{text}' is neither an index nor a time; write an index such as 412, a time such as 2026-11-16T10:00:00Z, or how long \
-         ago, such as 24h"
-    ))
+    time_at(text, jiff::Timestamp::now()).map(Moment::Time).ok_or_else(|| {
+        format!(
+            "'{text}' is neither an index nor a time; write an index such as 412, a time such as 2026-11-16T10:00:00Z, how long \
+             ago, such as 24h, or end"
+        )
+    })
 }
 
-fn time(text: &str) -> Option<jiff::Timestamp> {
-    if let Ok(time) = text.parse::<jiff::Timestamp>() {
-        return Some(time);
+/// A time, or how long ago.
+pub(crate) fn parse_time(text: &str) -> Result<Time, String> {
+    time_at(text, jiff::Timestamp::now()).ok_or_else(|| {
+        format!("'{text}' is not a time; write one such as 2026-11-16T10:00:00Z, or how long ago, such as 24h")
+    })
+}
+
+fn time_at(text: &str, now: jiff::Timestamp) -> Option<Time> {
+    let text = text.trim();
+    if let Some(micros) = timestamp_of(text) {
+        return u64::try_from(micros / 1_000).ok().map(Time::from_millis);
     }
-    let local =
-        text.parse::<civil::DateTime>().or_else(|_| text.parse::<civil::Date>().map(|date| date.at(0, 0, 0, 0)));
-    local.ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
+    let ago = text.strip_suffix("ago").unwrap_or(text).trim();
+    let ago: jiff::Span = ago.parse().ok().filter(|_| ago.starts_with(|first: char| first.is_ascii_digit()))?;
+    // A day is one of 24 hours here, whatever a clock on a wall does.
+    let ago = ago.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).ok()?;
+    let then = now.checked_sub(ago).ok()?;
+    u64::try_from(then.as_millisecond()).ok().map(Time::from_millis)
 }
 
 #[cfg(test)]
@@ -52,18 +46,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_index_a_time_or_how_long_ago() {
+    fn an_index_a_time_how_long_ago_or_the_end() {
+        assert_eq!(parse_moment("412"), Ok(Moment::Index(412)));
+        assert_eq!(parse_moment(" end "), Ok(Moment::End));
         let now: jiff::Timestamp = "2026-11-16T10:00:00Z".parse().expect("a time");
-        let at = |text: &str| parse_at(text, now);
-        assert_eq!(at("412"), Ok(Moment::Index(412)));
-        let morning = Ok(Moment::TimeMs(1_794_787_200_000));
-        assert_eq!(at("2026-11-16"), morning);
-        assert_eq!(at("2026-11-16 00:00"), morning);
-        assert_eq!(at("2026-11-16T00:00:00"), morning);
-        assert_eq!(at("2026-11-16T01:00:00+01:00"), morning);
-        assert_eq!(at("10h"), morning);
-        for wrong in ["", "0", "yesterday", "-5", "99999999999999999999"] {
-            assert!(at(wrong).is_err(), "{wrong}");
+        let midnight = Some(Time::from_millis(1_794_787_200_000));
+        for text in [
+            "2026-11-16",
+            "2026-11-16 00:00",
+            "2026-11-16T00:00:00",
+            "2026-11-16T01:00:00+01:00",
+            "10h",
+            "10h ago",
+            "9h 60m",
+            "600m",
+        ] {
+            assert_eq!(time_at(text, now), midnight, "{text}");
         }
+        assert_eq!(time_at("3d", now), Some(Time::from_millis(1_794_787_200_000 + 36_000_000 - 3 * 86_400_000)));
+        for wrong in ["", "yesterday", "-5", "-5h", "99999999999999999999", "2026-13-01", "ago", "2 moons ago"] {
+            assert!(parse_moment(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse_time("412").is_err(), "an index is no time");
     }
 }

@@ -14,6 +14,7 @@
 //! - [`Watch`]: changes from a revision on, with no gap and no repeat across nodes
 //! - `status.rs`: every node's own view, with state hashes taken at one index so that they can be compared
 //! - `operator.rs`: peers, leadership, snapshots
+//! - `history.rs`: what happened, and who did it
 //! - `audit.rs`: the history, as a signed file
 //! - [`Surroundings`]: clock, chance and network, which a simulator replaces
 //!
@@ -26,6 +27,7 @@ mod call;
 mod client;
 mod endpoint;
 mod error;
+mod history;
 mod operator;
 mod request_id;
 mod roles;
@@ -43,11 +45,12 @@ pub use audit::{ExportPart, ExportedHistory, HistoryBound, HistoryRange};
 pub use client::{Client, Options, default_actor};
 pub use endpoint::{Endpoint, EndpointError, Endpoints};
 pub use error::{Error, FieldViolation, Refusal};
+pub use history::{FoundHistory, HistoryQuery};
 pub use loadline_api::v1;
 pub use operator::SnapshotPart;
 pub use roles::{Secret, TokenKept, Usage};
 pub use scale_to_zero::Sleepers;
-pub use scaling::{ScalingWrite, Scope};
+pub use scaling::{ExplainAt, ScalingWrite, Scope};
 pub use signals::{Acknowledged, Numbering, SignalOptions, SignalStream, Tally};
 pub use status::NodeReport;
 pub use surroundings::{Machine, Surroundings};

@@ -17,6 +17,15 @@ use crate::call::{ANSWER_BYTES_MAX, Repeat};
 use crate::client::Client;
 use crate::error::Error;
 
+/// A moment of the past that an explanation is to be about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExplainAt {
+    /// After this entry of the log.
+    Index(u64),
+    /// After the last entry that is not later, in milliseconds since 1970.
+    TimeMs(i64),
+}
+
 /// Which part of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scope {
@@ -130,8 +139,13 @@ impl Client {
     }
 
     /// Why something is as it is: "clusters/NAME", "decisions/ID" or "actions/ID".
-    pub async fn explain(&self, name: &str, reading: Reading) -> Result<ExplainResponse, Error> {
-        let ask = |_| ExplainRequest { name: name.to_owned(), consistency: reading.wire() };
+    pub async fn explain(&self, name: &str, at: Option<ExplainAt>, reading: Reading) -> Result<ExplainResponse, Error> {
+        let (at_index, at_time_ms) = match at {
+            None => (0, 0),
+            Some(ExplainAt::Index(index)) => (index, 0),
+            Some(ExplainAt::TimeMs(millis)) => (0, millis),
+        };
+        let ask = |_| ExplainRequest { name: name.to_owned(), consistency: reading.wire(), at_index, at_time_ms };
         let send = |channel, request| async move { Client::scaling(channel).explain(request).await };
         self.call(self.limits(), Repeat::Freely, ask, send).await
     }

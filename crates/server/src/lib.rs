@@ -7,6 +7,7 @@
 //! - `http` answers probes and Prometheus, from `readiness` and `metrics`; `http_scaling` wakes clusters and tells what they saved;
 //! - `incoming` is what a simulator brings its own of: sockets, and the clock that answers are dated by;
 //! - `leading` is what only the leader does;
+//! - `travel` brings an earlier state back;
 //!
 //! Not here: what a request means (`loadline-state-machine`), how it is recorded (`loadline-raft-node`), who acts on the
 //! outside world (`loadline-executor`).
@@ -14,6 +15,7 @@
 mod acting;
 mod backend_figures;
 pub mod config;
+mod explaining;
 mod grpc;
 mod http;
 mod http_scaling;
@@ -34,6 +36,7 @@ mod scaling_log;
 mod serve;
 mod shutdown;
 mod signal_figures;
+mod travel;
 mod waking;
 
 pub use config::ServerConfig;

@@ -59,6 +59,7 @@ use crate::proposals::Proposals;
 use crate::readiness::Readiness;
 use crate::scaling_figures;
 use crate::shutdown::{self, Remains};
+use crate::travel::Travel;
 use crate::waking::Waking;
 
 /// How often health, which clients ask by gRPC, follows readiness.
@@ -249,10 +250,11 @@ where
     let guard = Guard::new(node.clone(), config.trust == Trust::Loopback, pass);
     warn_if_open(&config);
     let exchange = Exchange { node: node.clone(), proposals: proposals.clone() };
+    let travel = Arc::new(Travel::new(node.clone()));
     let waking = Waking { exchange: exchange.clone(), closing: closing.clone() };
     let services = Services {
         admin: AdminService { exchange: exchange.clone(), guard: guard.clone() },
-        scaling: ScalingService { exchange: exchange.clone() },
+        scaling: ScalingService { exchange: exchange.clone(), travel: Arc::clone(&travel) },
         scale_to_zero: ScaleToZeroService { waking: waking.clone() },
         signals: SignalsService { proposals: proposals.clone(), closing: closing.clone() },
         audit: AuditService { exchange: exchange.clone() },
@@ -302,7 +304,7 @@ where
     let stop_sql = CancellationToken::new();
     let pg = listeners.pg.map(|listener| {
         let address = listener.local_addr().ok();
-        let sql = Sql::new(node.clone(), proposals.clone(), &config, guard.clone(), address);
+        let sql = Sql::new(node.clone(), proposals.clone(), &config, guard.clone(), address, Arc::clone(&travel));
         AbortOnDropHandle::new(tokio::spawn(sql.serve(listener, stop_sql.clone())))
     });
 

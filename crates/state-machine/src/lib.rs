@@ -93,6 +93,7 @@ pub use scaling::actions::{
 };
 pub use scaling::decisions::{Brake, Conclusion, Decision, Held, Shadow};
 pub use scaling::explain::Explanation;
+pub use scaling::facts::{Fact, Said, Topic};
 pub use scaling::floor::Override;
 pub use scaling::idle::{IdleRecord, IdleState, IdleTimes, Wake, WakeReason};
 pub use scaling::ids::{ActionId, OperationId, StrategyId};

@@ -102,7 +102,14 @@ fn known(resources: Vec<Resource>) -> Vec<ResourceView> {
     resources.into_iter().filter_map(ResourceView::of).collect()
 }
 
-fn show(kind: Kind, views: Vec<ResourceView>, revision: u64, single: bool, format: Format) -> Result<String, Failed> {
+/// Many of a kind, or one, in the format that was asked for.
+pub(super) fn show(
+    kind: Kind,
+    views: Vec<ResourceView>,
+    revision: u64,
+    single: bool,
+    format: Format,
+) -> Result<String, Failed> {
     match kind {
         Kind::Size => put(kind, sizes(views), revision, single, format),
         Kind::Cluster => put(kind, clusters(views), revision, single, format),

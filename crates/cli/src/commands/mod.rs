@@ -2,9 +2,10 @@
 
 pub(crate) mod action;
 mod apply;
-mod audit;
+pub(crate) mod audit;
 pub(crate) mod backtest;
 mod config;
+mod explain;
 mod get;
 mod get_sql;
 pub(crate) mod load;
@@ -83,12 +84,11 @@ pub(crate) fn run(cli: Cli, hooks: &Hooks, console: &mut Console) -> Result<(), 
             whatif::at_rest(&args, &actor(&global), local_format(&global), console)
         }
         Verb::Bench { what } => bench::run(&what, local_format(&global), console),
+        Verb::Audit { what } if what.needs_no_group() => audit::at_rest(&what, &global, console),
+        Verb::Explain(args) if args.history.is_given() => explain::offline(&args, local_format(&global), console),
         Verb::Sql(args) => sql::run(&args, &global, console),
         Verb::Operator { what: Operator::Snapshot { what: crate::args::Snapshot::Inspect { file } } } => {
             snapshot::inspect(&file, local_format(&global), console)
-        }
-        Verb::Audit { what: AuditVerb::Verify(args) } if args.needs_no_group() => {
-            audit::verify::at_rest(&args, local_format(&global), console)
         }
         Verb::Audit { what: AuditVerb::Export(mut args) } => {
             args.take_output(global.other_output())?;
@@ -124,7 +124,7 @@ fn with_group(verb: Verb, global: &Global, console: &mut Console) -> Result<(), 
     let client = Client::connect(resolved.endpoints.clone(), options);
     let reading = if global.stale { Reading::Stale } else { Reading::Linearizable };
     let session = Session { client, format: resolved.output, reading, console, global, timeout: resolved.timeout };
-    let ended = block_on(dispatch(verb, session))?;
+    let ended = block_on(dispatch(verb, named_actor(global), session))?;
     ended.map_err(|failed| match (&resolved.context, failed.exit) {
         (Some(context), Exit::Unavailable) => {
             let hint =
@@ -138,7 +138,7 @@ fn with_group(verb: Verb, global: &Global, console: &mut Console) -> Result<(), 
     })
 }
 
-async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
+async fn dispatch(verb: Verb, actor_named: Option<String>, session: Session<'_>) -> Result<(), Failed> {
     match verb {
         Verb::Status => status::status(session).await,
         Verb::Create { what: Create::Strategy(args) } => scaling::create(args, session).await,
@@ -150,7 +150,7 @@ async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
         Verb::Revoke { what } => roles::revoke(&what, session).await,
         Verb::Enable { what } => scaling::switch(what, true, session).await,
         Verb::Disable { what } => scaling::switch(what, false, session).await,
-        Verb::Explain { words } => scaling::explain(&words, session).await,
+        Verb::Explain(args) => explain::explain(&args, session).await,
         Verb::Pause(args) => scaling::pause(args, session).await,
         Verb::Resume { cluster } => scaling::resume(cluster, session).await,
         Verb::Wake(args) => sleepers::wake(args, session).await,
@@ -174,8 +174,7 @@ async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
         Verb::Wait(args) => wait::wait(&args, session).await,
         Verb::WhatIf(args) => whatif::of_group(&args, session).await,
         Verb::Backtest(args) => backtest::of_group(&args, session).await,
-        Verb::Audit { what: AuditVerb::Export(args) } => audit::export::export(&args, session).await,
-        Verb::Audit { what: AuditVerb::Verify(args) } => audit::verify::running(&args, session).await,
+        Verb::Audit { what } => audit::running(&what, actor_named, session).await,
         Verb::Operator { what: Operator::Raft { what } } => raft::raft(what, session).await,
         Verb::Operator { what: Operator::Snapshot { what } } => snapshot::snapshot(what, session).await,
         Verb::Serve(_)
@@ -190,6 +189,11 @@ async fn dispatch(verb: Verb, session: Session<'_>) -> Result<(), Failed> {
             unreachable!("verbs that need no group are handled before")
         }
     }
+}
+
+/// Whose doings are asked for: only whom the command line names.
+fn named_actor(global: &Global) -> Option<String> {
+    global.actor.clone().filter(|_| global.actor_named)
 }
 
 pub(crate) fn resolve(global: &Global) -> Result<Resolved, Failed> {

@@ -1,4 +1,4 @@
-//! `create|update|enable|disable strategy`, `pause`, `resume`, `approve`, `reject`, `explain`.
+//! `create|update|enable|disable strategy`, `pause`, `resume`, `approve`, `reject`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use loadline_client::v1::change::Change;
 use loadline_client::v1::resource::Resource as Kept;
 use loadline_client::v1::strategy_target::Target;
 use loadline_client::v1::{
-    ApproveActionRequest, CreateStrategyRequest, DeleteStrategiesRequest, DeleteStrategyRequest, ExplainResponse,
-    PauseClusterRequest, RejectActionRequest, ResumeClusterRequest, Strategy, StrategyTarget, UpdateStrategyRequest,
+    ApproveActionRequest, CreateStrategyRequest, DeleteStrategiesRequest, DeleteStrategyRequest, PauseClusterRequest,
+    RejectActionRequest, ResumeClusterRequest, Strategy, StrategyTarget, UpdateStrategyRequest,
 };
 use loadline_client::{Kind, Reading, ScalingWrite};
 
@@ -17,9 +17,7 @@ use super::write::{removed, report, said};
 use super::{Session, writing};
 use crate::args::WriteArgs;
 use crate::exit::{Exit, Failed};
-use crate::noun::{Noun, Selection};
-use crate::output::scaling::{attempt_lines, explanation};
-use crate::output::{Format, json_line, pretty, yaml_documents};
+use crate::output::{Format, json_line};
 use crate::scaling_args::{CreateStrategyArgs, PauseArgs, StrategyRef, Switch, TargetArgs, Update};
 
 pub(crate) async fn create(args: CreateStrategyArgs, mut session: Session<'_>) -> Result<(), Failed> {
@@ -216,49 +214,6 @@ pub(crate) async fn reject(action: &str, reason: String, mut session: Session<'_
 /// `a412.3`, also from `actions/a412.3`, as `-o name` prints it.
 pub(super) fn bare(action: &str) -> String {
     action.rsplit_once('/').map_or(action, |(_, id)| id).to_owned()
-}
-
-pub(crate) async fn explain(words: &[String], session: Session<'_>) -> Result<(), Failed> {
-    let wanted = || Failed::usage("explain one of cluster/NAME, decision/INDEX or action/ID");
-    if let [word] = words
-        && !word.contains('/')
-        && word.parse::<Noun>().is_err()
-    {
-        return Err(wanted().hint(format!("if that is a cluster: loadline explain cluster/{word}")));
-    }
-    let name = match Selection::parse(words)? {
-        Selection::Some(things) => match things.as_slice() {
-            [one] => match one.noun {
-                Noun::Resource(kind @ (Kind::Cluster | Kind::Decision | Kind::Action)) => {
-                    format!("{}/{}", kind.plural(), one.name)
-                }
-                Noun::Resource(Kind::Operation) => {
-                    let hint =
-                        format!("loadline describe operation {}; explain cluster/NAME says why it is there", one.name);
-                    return Err(wanted().hint(hint));
-                }
-                _ => return Err(wanted()),
-            },
-            _ => return Err(wanted()),
-        },
-        Selection::All(_) => return Err(wanted()),
-    };
-    let answer = session.client.explain(&name, session.reading).await?;
-    let text = match session.format {
-        Format::Json => pretty(&explanation(&answer))?,
-        Format::Jsonl => json_line(&explanation(&answer))?,
-        Format::Yaml => yaml_documents(&[explanation(&answer)])?,
-        Format::Name => name + "\n",
-        Format::Table | Format::Wide | Format::Csv | Format::Sql => explained(&name, &answer),
-    };
-    session.console.data(&text)
-}
-
-/// Of an action, who tried it when is part of the answer.
-fn explained(name: &str, answer: &ExplainResponse) -> String {
-    let asked = answer.actions.iter().filter(|action| name.strip_prefix("actions/") == Some(action.id.as_str()));
-    let attempts = asked.flat_map(attempt_lines);
-    answer.lines.iter().cloned().chain(attempts).map(|line| line + "\n").collect()
 }
 
 pub(super) fn millis(span: Duration) -> u64 {

@@ -15,6 +15,11 @@ struct Version {
     api: &'static str,
 }
 
+/// Which program this is, for whoever reads what it wrote.
+pub(super) fn build() -> String {
+    format!("loadline {} (rules {})", env!("CARGO_PKG_VERSION"), RULES_VERSION_MAX.0)
+}
+
 pub(crate) fn version(format: Format, console: &mut Console) -> Result<(), Failed> {
     let version =
         Version { version: env!("CARGO_PKG_VERSION"), rules_version: RULES_VERSION_MAX.0, api: "loadline.v1" };

@@ -478,11 +478,6 @@ fn attempt_in_words(it: &v1::Attempt) -> String {
     }
 }
 
-/// Who tried an action, and what came of each time.
-pub(crate) fn attempt_lines(it: &v1::Action) -> Vec<String> {
-    it.attempts.iter().map(|each| format!("attempt {}", attempt_in_words(each))).collect()
-}
-
 fn action(it: &v1::Action) -> Value {
     object([
         ("kind", json!("action")),
@@ -536,6 +531,25 @@ impl From<v1::Action> for ActionView {
     }
 }
 
+/// One line of an explanation, with where it comes from.
+fn fact(it: &v1::ExplainedFact) -> Value {
+    let number = |number: u64| if number == 0 { Value::Null } else { json!(number) };
+    object([
+        ("topic", json!(it.topic)),
+        ("name", json!(it.name)),
+        ("text", json!(it.text)),
+        ("log_index", number(it.log_index)),
+        ("time", time(it.time_ms)),
+        ("actor", json!(it.actor)),
+        ("source", json!(it.source)),
+        ("proof", json!(it.proof)),
+        ("request_id", json!(it.request_id)),
+        ("node_id", number(it.node_id)),
+        ("epoch", json!(it.epoch)),
+        ("resource", json!(it.resource)),
+    ])
+}
+
 /// The whole of an explanation, for programs.
 pub(crate) fn explanation(it: &v1::ExplainResponse) -> Value {
     let pause = it.pause.as_ref().map_or(Value::Null, |pause| {
@@ -553,6 +567,7 @@ pub(crate) fn explanation(it: &v1::ExplainResponse) -> Value {
         ("actions", Value::Array(it.actions.iter().map(action).collect())),
         ("pending_since", time(it.pending_since_ms)),
         ("idle_since", time(it.idle_since_ms)),
+        ("facts", Value::Array(it.facts.iter().map(fact).collect())),
         ("lines", json!(it.lines)),
         ("revision", json!(it.revision)),
     ])
@@ -602,10 +617,10 @@ mod tests {
             ..v1::Action::default()
         };
         assert_eq!(
-            attempt_lines(&it),
+            it.attempts.iter().map(attempt_in_words).collect::<Vec<_>>(),
             [
-                "attempt 1: claimed by n1 at 1970-01-01T00:00:01Z; UNKNOWN, as n2 recorded at 1970-01-01T00:00:02Z",
-                "attempt 2: claimed by n2 at 1970-01-01T00:00:01Z; nobody has said what came of it",
+                "1: claimed by n1 at 1970-01-01T00:00:01Z; UNKNOWN, as n2 recorded at 1970-01-01T00:00:02Z",
+                "2: claimed by n2 at 1970-01-01T00:00:01Z; nobody has said what came of it",
             ]
         );
         let table = list(Format::Table, "actions", None, &[ActionView::from(it)]).expect("a table");

@@ -125,6 +125,7 @@ fn a_gap_is_explicit_and_remembered() {
         assert_eq!(journal.hash_at(99).unwrap(), Some(hash(99)));
         assert_eq!(journal.hash_at(50).unwrap(), None);
         assert_eq!(journal.verify().unwrap().gaps, 1);
+        assert_eq!(journal.stretches(), [0..=9, 100..=119]);
     };
     check(&journal);
     drop(journal);

@@ -7,13 +7,13 @@ use loadline_api::v1::{
     SetSettingRequest, TransactRequest, UpdateClusterRequest, UpdateRoleRequest, UpdateSignalRequest,
     UpdateSizeRequest, UsageRequest, WriteResponse,
 };
-use loadline_api::{Write, resource};
+use loadline_api::{Write, listing, resource};
 use loadline_state_machine::{Actor, Command, Refused, Rejection, ResourceKind, ResourceName, State, rehearse};
 use tonic::{Request, Response};
 
 use super::exchange::{Answer, Exchange};
 use super::guard::Guard;
-use super::{errors, listing, pages};
+use super::{errors, pages};
 
 #[derive(Debug)]
 pub(crate) struct AdminService {

@@ -1,14 +1,17 @@
 //! Service `Audit`: the history of this node, handed out for others to check.
 //!
 //! An export is made while it is sent, by a thread of its own, at the pace of whoever receives it: no more of it is in memory than
-//! a few blocks.
+//! a few blocks. Finding things in the history is in `search`.
 
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use loadline_api::v1::audit_server::Audit;
-use loadline_api::v1::{ExportHistoryRequest, ExportHistoryResponse, HistoryMoment, history_moment};
+use loadline_api::v1::{
+    ExportHistoryRequest, ExportHistoryResponse, HistoryMoment, SearchHistoryRequest, SearchHistoryResponse,
+    history_moment,
+};
 use loadline_audit::export::{Begin, ExportFailed, ExportProgress, Origin, bounds, export};
 use loadline_audit::{Kept, Moment};
 use loadline_raft_node::Node;
@@ -72,6 +75,13 @@ impl Audit for AuditService {
             make(&node, &kept, entries, sending);
         });
         Ok(Response::new(ReceiverStream::new(received)))
+    }
+
+    async fn search_history(
+        &self,
+        request: Request<SearchHistoryRequest>,
+    ) -> Result<Response<SearchHistoryResponse>, Status> {
+        super::search::search(&self.exchange, request).await
     }
 }
 

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use crate::travel::TravelError;
 use http::HeaderMap;
 use loadline_api::{Invalid, Write};
 use loadline_raft_node::{FeedError, MembershipError, ProposeError, ReadError};
@@ -180,6 +181,16 @@ pub(crate) fn history(reason: &'static str, message: impl Into<String>) -> Statu
 
 pub(crate) fn journal_failed(error: &dyn std::fmt::Display) -> Status {
     Answer::new(Code::Internal, "JOURNAL_FAILED", format!("the journal of this node cannot be read: {error}")).status()
+}
+
+/// There is no state of the moment that was asked about.
+pub(crate) fn travel(error: &TravelError) -> Status {
+    match error {
+        TravelError::NotYet { .. } => Answer::new(Code::OutOfRange, "NOT_YET", error.to_string()).status(),
+        TravelError::Begins { .. } => history("JOURNAL_BEGINS_LATER", format!("{error}; another node may know more")),
+        TravelError::Differs { .. } | TravelError::Replay(_) => journal_failed(error),
+        TravelError::Stopped => Answer::new(Code::DeadlineExceeded, "TOO_LONG_AGO", error.to_string()).status(),
+    }
 }
 
 /// Nothing of this name is there, or is in the journal of this node.

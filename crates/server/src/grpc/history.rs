@@ -86,14 +86,16 @@ fn events_of(journal: &loadline_log::Journal, entry: u64) -> Result<Vec<Event>, 
 }
 
 /// Files are read where nobody else has to wait for it.
-async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T, Status> + Send + 'static) -> Result<T, Status> {
+pub(super) async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Status> + Send + 'static,
+) -> Result<T, Status> {
     tokio::task::spawn_blocking(work).await.map_err(|error| failed(&error))?
 }
 
-fn no_index() -> Status {
+pub(super) fn no_index() -> Status {
     errors::history("NO_AUDIT_INDEX", "this node keeps no audit index, so it cannot tell of the past; ask another one")
 }
 
-fn failed(error: &dyn std::fmt::Display) -> Status {
+pub(super) fn failed(error: &dyn std::fmt::Display) -> Status {
     errors::journal_failed(error)
 }

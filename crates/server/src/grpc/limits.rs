@@ -31,7 +31,7 @@ pub(crate) enum Lasts {
 }
 
 /// Every method, so that a path that a caller made up does not become a label of its own.
-pub(crate) const METHODS: [(&str, &str, Lasts); 70] = [
+pub(crate) const METHODS: [(&str, &str, Lasts); 71] = [
     ("Admin", "CreateSize", Lasts::AMoment),
     ("Admin", "GetSize", Lasts::AMoment),
     ("Admin", "ListSizes", Lasts::AMoment),
@@ -101,6 +101,7 @@ pub(crate) const METHODS: [(&str, &str, Lasts); 70] = [
     ("Operator", "TransferLeadership", Lasts::AMoment),
     ("Operator", "SaveSnapshot", Lasts::AsLongAsItTakes),
     ("Operator", "RestoreSnapshot", Lasts::AsLongAsItTakes),
+    ("Audit", "SearchHistory", Lasts::AMoment),
     ("Audit", "ExportHistory", Lasts::AsLongAsItTakes),
 ];
 

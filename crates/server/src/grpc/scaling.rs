@@ -1,5 +1,8 @@
 //! Service `Scaling`: strategies, what they decide, and what is done about it.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use loadline_api::scaling as wire;
 use loadline_api::v1::resource::Resource as Shown;
 use loadline_api::v1::scaling_server::Scaling;
@@ -9,21 +12,27 @@ use loadline_api::v1::{
     ListScalingRequest, PauseClusterRequest, ReadResponse, RejectActionRequest, ResolveActionRequest, Resource,
     ResumeClusterRequest, RetryActionRequest, UpdateStrategyRequest, WriteResponse,
 };
-use loadline_api::{Write, fields, millis, resource};
+use loadline_api::{Write, fields, listing, millis, resource};
+use loadline_audit::Moment;
 use loadline_state_machine::{
     Action, ActionId, ClusterId, Decision, Event, Operation, OperationEnd, OperationId, Rejection, ResourceKind,
-    ResourceName, Revision, State, audit,
+    ResourceName, Revision, State, Time, audit,
 };
 use tonic::{Request, Response, Status};
 
 use super::exchange::{Answer, Exchange, name_nodes_of};
 use super::history::{self, Past};
-use super::{errors, listing, pages};
+use super::{errors, pages};
+use crate::travel::Travel;
 
 #[derive(Debug)]
 pub(crate) struct ScalingService {
     pub(crate) exchange: Exchange,
+    pub(crate) travel: Arc<Travel>,
 }
+
+/// How long the state of a past moment may take to be made.
+const TRAVEL_MAX: Duration = Duration::from_secs(30);
 
 fn shown(shown: Shown) -> Resource {
     Resource { resource: Some(shown) }
@@ -195,44 +204,59 @@ impl ScalingService {
         settled.ok_or_else(|| errors::nothing_of_that_name(&name.to_string()))
     }
 
-    fn explain_cluster(state: &State, name: &str) -> Result<ExplainResponse, Status> {
-        let missing = || errors::rejected(&Rejection::NotFound { resource: ResourceName::cluster(name) });
-        let why = state.explain(name).ok_or_else(missing)?;
-        Ok(ExplainResponse {
-            decision: Some(wire::decision(&why.now, state)),
-            recorded: why.recorded.as_ref().map(|it| wire::decision(it, state)),
-            pause: why.pause.as_ref().map(wire::pause),
-            operation: why.operation.as_ref().map(|it| wire::operation(it, None, state)),
-            actions: why.actions.iter().map(|it| wire::action(it, state)).collect(),
-            pending_since_ms: why.pending_since.map(millis).unwrap_or_default(),
-            idle_since_ms: why.idle_since.map(millis).unwrap_or_default(),
-            lines: why.lines(),
-            revision: state.applied().0,
-        })
-    }
-
-    async fn explain_action(&self, state: &State, id: ActionId) -> Result<ExplainResponse, Status> {
-        let action = self.action(state, id).await?;
-        let mut lines = action.lines();
-        let operation = match action.operation {
-            Some(id) => self.operation(state, id).await.ok(),
-            None => None,
+    /// With where each part of the answer comes from, on the state that is asked about.
+    async fn story(&self, state: &Arc<State>, name: ResourceName) -> Result<ExplainResponse, Status> {
+        let (node, own, wanted) = (self.node().clone(), Arc::clone(state), name.clone());
+        let story = history::off_thread(move || {
+            crate::explaining::explain(&node, &own, &wanted).map_err(|error| history::failed(&error))
+        });
+        let Some(story) = story.await? else {
+            return Err(match name.kind {
+                ResourceKind::Cluster => errors::rejected(&Rejection::NotFound { resource: name }),
+                _ => errors::nothing_of_that_name(&name.to_string()),
+            });
         };
-        lines.extend(operation.iter().flat_map(|(operation, _)| operation.lines()));
-        // The journal may no longer reach back to it; the rest is an answer all the same.
-        let decision = self.decision(state, &action.decision.to_string()).await.ok();
-        if let Some(decision) = &decision {
-            lines.push(format!("decision {} at {}:", decision.id, decision.at));
-            lines.extend(decision.lines().into_iter().map(|line| format!("  {line}")));
-        }
-        Ok(ExplainResponse {
-            decision: decision.as_ref().map(|it| wire::decision(it, state)),
-            operation: operation.as_ref().map(|(it, end)| wire::operation(it, *end, state)),
-            actions: vec![wire::action(&action, state)],
+        let lines = story.lines();
+        let facts = story.facts.iter().map(wire::fact).collect();
+        let (decision, operation) = (story.decision.as_ref(), story.operation.as_ref());
+        let mut answer = ExplainResponse {
+            decision: decision.map(|it| wire::decision(it, state)),
+            operation: operation.map(|(it, end)| wire::operation(it, *end, state)),
+            actions: story.action.iter().map(|it| wire::action(it, state)).collect(),
             lines,
+            facts,
             revision: state.applied().0,
             ..ExplainResponse::default()
+        };
+        if let Some(why) = &story.explanation {
+            answer.decision = Some(wire::decision(&why.now, state));
+            answer.recorded = why.recorded.as_ref().map(|it| wire::decision(it, state));
+            answer.pause = why.pause.as_ref().map(wire::pause);
+            answer.operation = why.operation.as_ref().map(|it| wire::operation(it, None, state));
+            answer.actions = why.actions.iter().map(|it| wire::action(it, state)).collect();
+            answer.pending_since_ms = why.pending_since.map(millis).unwrap_or_default();
+            answer.idle_since_ms = why.idle_since.map(millis).unwrap_or_default();
+        }
+        Ok(answer)
+    }
+
+    /// The state that an explanation is to be about.
+    async fn asked_about(&self, request: &ExplainRequest) -> Result<Arc<State>, Status> {
+        let moment = match (request.at_index, request.at_time_ms) {
+            (0, 0) => return self.exchange.read(request.consistency).await,
+            (index, 0) => Moment::Index(index),
+            (0, millis) => match u64::try_from(millis) {
+                Ok(millis) => Moment::Time(Time::from_millis(millis)),
+                Err(_) => return Err(errors::invalid_field("at_time_ms", "must not be before 1970")),
+            },
+            _ => return Err(errors::invalid_field("at_time_ms", "is given beside at_index: give one of them")),
+        };
+        let travel = Arc::clone(&self.travel);
+        let until = Instant::now() + TRAVEL_MAX;
+        history::off_thread(move || {
+            travel.to(moment, || Instant::now() < until).map_err(|error| errors::travel(&error))
         })
+        .await
     }
 }
 
@@ -390,24 +414,20 @@ impl Scaling for ScalingService {
     async fn explain(&self, request: Request<ExplainRequest>) -> Answer<ExplainResponse> {
         let request = request.into_inner();
         let wanted = fields::resource_name("name", &request.name).map_err(errors::invalid)?;
-        let state = self.exchange.read(request.consistency).await?;
-        let mut answer = match wanted {
-            Some(ResourceName { kind: ResourceKind::Cluster, name }) => Self::explain_cluster(&state, &name)?,
+        let state = self.asked_about(&request).await?;
+        let name = match wanted {
+            Some(name @ ResourceName { kind: ResourceKind::Cluster, .. }) => name,
             Some(ResourceName { kind: ResourceKind::Decision, name }) => {
                 let decision = self.decision(&state, &name).await?;
-                let mut lines = vec![format!("decision {} at {}", decision.id, decision.at)];
-                lines.extend(decision.lines());
-                let decision = Some(wire::decision(&decision, &state));
-                ExplainResponse { decision, lines, revision: state.applied().0, ..ExplainResponse::default() }
+                ResourceName { kind: ResourceKind::Decision, name: decision.id.to_string() }
             }
-            Some(ResourceName { kind: ResourceKind::Action, name }) => {
-                self.explain_action(&state, named(&name)?).await?
-            }
+            Some(ResourceName { kind: ResourceKind::Action, name }) => ResourceName::action(named(&name)?),
             _ => {
                 let wanted = "must be clusters/NAME, decisions/ID or actions/ID";
                 return Err(errors::invalid_field("name", format!("{:?} {wanted}", request.name)));
             }
         };
+        let mut answer = self.story(&state, name).await?;
         name_nodes_of(self.node(), &mut answer.actions);
         Ok(Response::new(answer))
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use loadline_api::v1::watch_response::Body;
 use loadline_api::v1::watch_server::Watch;
 use loadline_api::v1::{Changes, ResourceChange, Snapshot, WatchRequest, WatchResponse};
-use loadline_api::{fields, millis, resource, resource_change, size_of};
+use loadline_api::{fields, listing, millis, resource, resource_change, size_of};
 use loadline_mutants::Mutant;
 use loadline_raft_node::{Consistency, Feed, Happened, Node};
 use loadline_state_machine::{
@@ -27,7 +27,6 @@ use tonic::{Code, Request, Response, Status};
 use super::actor::actor_of;
 use super::errors::{self, Answer};
 use super::exchange::name_nodes;
-use super::listing;
 use crate::metrics::Metrics;
 
 /// Messages that wait for a slow connection. Enough to keep a fast one busy; the rest waits in the log.

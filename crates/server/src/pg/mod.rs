@@ -2,8 +2,7 @@
 //!
 //! - here: the door, which counts connections, and the handlers that every connection shares;
 //! - `login` is who may come in, `session` what a connection remembers, `cancel` how one ends what another asked;
-//! - `statements` carries one statement out, over the tables of `loadline-sql`; `past` reads what is over from the journal,
-//!   `travel` brings an earlier state back;
+//! - `statements` carries one statement out, over the tables of `loadline-sql`; `past` reads what is over from the journal;
 //! - `wire` turns values and errors into bytes.
 //!
 //! Not here: what the statements and tables are (`loadline-sql`), and what they mean (`loadline-state-machine`).
@@ -14,7 +13,6 @@ mod login;
 mod past;
 mod session;
 mod statements;
-mod travel;
 mod wire;
 mod writing;
 
@@ -38,10 +36,10 @@ use crate::config::ServerConfig;
 use crate::grpc::errors;
 use crate::grpc::guard::Guard;
 use crate::proposals::Proposals;
+use crate::travel::Travel;
 use cancel::Cancelling;
 use handlers::Handlers;
 use past::JournalPast;
-use travel::Travel;
 
 /// How long the door waits after the kernel refused it a connection, as when it is out of files: at once would be a hot loop.
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
@@ -74,12 +72,13 @@ impl Sql {
         config: &ServerConfig,
         guard: Guard,
         address: Option<SocketAddr>,
+        travel: Arc<Travel>,
     ) -> Arc<Sql> {
         let count = |value: u64| usize::try_from(value).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         let limits = &config.limits;
         Arc::new(Sql {
             past: Arc::new(JournalPast::new(node.clone())),
-            travel: Arc::new(Travel::new(node.clone())),
+            travel,
             node,
             proposals,
             guard,

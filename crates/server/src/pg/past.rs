@@ -7,14 +7,12 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use loadline_audit::part::event_rows;
 use loadline_log::JournalError;
 use loadline_raft_node::Node;
 use loadline_sql::tables::{Budget, EndedOperation, EventRow, Past};
 use loadline_sql::{SqlError, SqlState};
-use loadline_state_machine::{
-    Action, Cause, Decision, Event, JournalEntry, State, Time, audit, decode_caused_events, decode_events,
-    resource_changes,
-};
+use loadline_state_machine::{Action, Decision, Event, Fact, ResourceName, State, Time, audit, decode_events};
 
 /// Rows that are kept, the newest ones. An action has some 600 bytes, a decision a few thousand.
 const ACTIONS_MAX: usize = 50_000;
@@ -148,6 +146,13 @@ impl Past for JournalPast {
         Ok(rows.into_iter().map(|(_, row)| row).collect())
     }
 
+    fn explain(&self, state: &State, subject: &str, budget: &Budget) -> Result<Vec<Fact>, SqlError> {
+        budget.check()?;
+        let Ok(name) = subject.parse::<ResourceName>() else { return Ok(Vec::new()) };
+        let story = crate::explaining::explain(&self.node, state, &name).map_err(|error| failed(&error))?;
+        Ok(story.map(|story| story.facts).unwrap_or_default())
+    }
+
     fn events(&self, state: &State, budget: &Budget) -> Result<Vec<Arc<EventRow>>, SqlError> {
         let journal = self.node.journal();
         let last = journal.last_index().unwrap_or(0).min(state.applied().0);
@@ -171,7 +176,8 @@ impl Past for JournalPast {
                 let Some(last) = records.last() else { break };
                 let after = last.index + 1;
                 for record in records.iter().filter(|record| record.index <= end) {
-                    part.extend(event_rows(record)?);
+                    let rows = event_rows(record, state).map_err(|error| failed(&error))?;
+                    part.extend(rows.into_iter().map(Arc::new));
                 }
                 next = after;
             }
@@ -184,30 +190,4 @@ impl Past for JournalPast {
         rows.truncate(EVENTS_MAX);
         Ok(rows)
     }
-}
-
-fn event_rows(record: &loadline_log::JournalRecord) -> Result<Vec<Arc<EventRow>>, SqlError> {
-    let events = decode_caused_events(&record.events).map_err(|error| failed(&error))?;
-    let entry = JournalEntry::decode(&record.entry).map_err(|error| failed(&error))?;
-    let mut rows = Vec::new();
-    for (ordinal, (cause, event)) in (0..).zip(events) {
-        let asked = match (&entry, cause) {
-            (JournalEntry::Requests(sealed), Cause::Request(place)) => {
-                usize::try_from(place).ok().and_then(|place| sealed.entry().requests.get(place))
-            }
-            _ => None,
-        };
-        let changes = resource_changes(std::slice::from_ref(&event));
-        rows.push(Arc::new(EventRow {
-            index: loadline_state_machine::LogIndex(record.index),
-            ordinal,
-            at: Time::from_millis(record.time_ms),
-            kind: event.kind_name(),
-            cluster: event.cluster(),
-            resource: changes.first().map(|change| change.name.to_string()),
-            actor: asked.map(|request| request.actor.name.clone()),
-            source: asked.map(|request| request.actor.source.clone()),
-        }));
-    }
-    Ok(rows)
 }

@@ -8,11 +8,11 @@ use loadline_raft_node::{Consistency, ReadError};
 use loadline_sql::statement::Tree;
 use loadline_sql::tables::{Answer, Budget, Kind, NodeRow, OutputColumn, Prepared, Source, Value, query};
 use loadline_sql::{Parsed, SqlError, SqlState, Statement, Transaction, Write, to_query};
-use loadline_state_machine::State;
+use loadline_state_machine::{Fact, State};
 
 use super::Sql;
 use super::session::Session;
-use super::travel::Moment;
+use crate::travel::{TravelError, read_moment};
 
 /// A transaction that a session is in.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl Sql {
             Statement::SetSession { name, values, local } => {
                 let values: Vec<String> = values.iter().map(loadline_sql::statement::Value::as_text).collect();
                 if name == "loadline.as_of" && !values.is_empty() && !values.concat().is_empty() {
-                    Moment::read(&values.concat())?;
+                    read_moment(&values.concat()).ok_or_else(|| not_a_moment(&values.concat()))?;
                 }
                 session.set(name, &values, *local)?;
                 done("SET")
@@ -148,13 +148,7 @@ impl Sql {
             Statement::CloseAll => done("CLOSE CURSOR ALL"),
             Statement::UnlistenAll => done("UNLISTEN"),
             Statement::Show { name } => self.show(session, name.as_deref(), asked).await,
-            Statement::ExplainCluster { cluster } => {
-                let state = self.state(session, &self.budget(session, None)).await?;
-                let found = state
-                    .explain(cluster)
-                    .ok_or_else(|| SqlError::new(SqlState::UNDEFINED_OBJECT, format!("unknown cluster '{cluster}'")))?;
-                Ok(lines(found.lines()))
-            }
+            Statement::ExplainCluster { cluster } => self.explain_cluster(session, cluster).await,
             Statement::ExplainAction { action } => self.explain_action(session, action).await,
             Statement::ShowStrategies { .. } | Statement::ShowActions(_) | Statement::ShowSignals => {
                 let answer = self.short_for(session, asked).await?;
@@ -227,9 +221,10 @@ impl Sql {
         let state = match as_of {
             None => self.state(session, &budget).await?,
             Some(text) => {
-                let moment = Moment::read(&text)?;
+                let moment = read_moment(&text).ok_or_else(|| not_a_moment(&text))?;
                 let (travel, own) = (Arc::clone(&self.travel), budget.clone());
-                off_thread(move || travel.to(moment, &own)).await?
+                off_thread(move || travel.to(moment, || !own.is_over()).map_err(|error| travelled(&error, &own)))
+                    .await?
             }
         };
         let this = self.node.status().id;
@@ -309,6 +304,21 @@ impl Sql {
         }
     }
 
+    async fn explain_cluster(&self, session: &Session, cluster: &str) -> Result<Outcome, SqlError> {
+        use loadline_sql::tables::Past as _;
+        let source = self.source(session, self.budget(session, None)).await?;
+        let past = Arc::clone(&self.past);
+        let cluster = cluster.to_owned();
+        off_thread(move || {
+            let facts = past.explain(&source.state, &format!("clusters/{cluster}"), &source.budget)?;
+            if facts.is_empty() {
+                return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("unknown cluster '{cluster}'")));
+            }
+            Ok(lines(Fact::lines(&facts)))
+        })
+        .await
+    }
+
     async fn explain_action(&self, session: &Session, wanted: &str) -> Result<Outcome, SqlError> {
         use loadline_sql::tables::Past as _;
         let source = self.source(session, self.budget(session, None)).await?;
@@ -326,13 +336,8 @@ impl Sql {
                         || SqlError::new(SqlState::UNDEFINED_OBJECT, format!("unknown action '{wanted}'")),
                     )?,
                 };
-            let mut text = action.lines();
-            let decisions = past.decisions(&source.state, &source.budget)?;
-            match decisions.iter().find(|decision| decision.id == action.decision) {
-                Some(decision) => text.extend(decision.lines()),
-                None => text.push(format!("decision {} is no longer kept on this node", action.decision)),
-            }
-            Ok(lines(text))
+            let facts = past.explain(&source.state, &format!("actions/{}", action.id), &source.budget)?;
+            Ok(lines(Fact::lines(&facts)))
         })
         .await
     }
@@ -360,6 +365,29 @@ fn lines(lines: Vec<String>) -> Outcome {
     let columns = vec![OutputColumn { name: "explanation".to_owned(), kind: Kind::Text }];
     let rows = lines.into_iter().map(|line| vec![Value::Text(line)]).collect();
     Outcome::Rows { answer: Answer { columns, rows }, tag: "EXPLAIN" }
+}
+
+fn not_a_moment(text: &str) -> SqlError {
+    let message = format!("invalid value for parameter \"loadline.as_of\": \"{text}\"");
+    let hint = "An index of the log, such as 412, or a time, such as '2026-11-16 10:00:00'.";
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).with_hint(hint)
+}
+
+fn travelled(error: &TravelError, budget: &Budget) -> SqlError {
+    let code = match error {
+        TravelError::NotYet { .. } => SqlState::INVALID_PARAMETER_VALUE,
+        TravelError::Begins { .. } => {
+            return SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, error.to_string())
+                .with_hint("A node that has been there from the start knows more.");
+        }
+        TravelError::Differs { .. } => SqlState("XX001"),
+        TravelError::Replay(_) => SqlState("58030"),
+        // It says whether time was up or somebody took it back.
+        TravelError::Stopped => {
+            return budget.check().err().unwrap_or_else(|| SqlError::new(SqlState("57014"), error.to_string()));
+        }
+    };
+    SqlError::new(code, error.to_string())
 }
 
 fn nothing_to_show() -> SqlError {

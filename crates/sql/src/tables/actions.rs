@@ -14,7 +14,9 @@ use super::value::{Kind, Value};
 /// The oldest first, as their numbers are.
 fn all(source: &Source) -> Result<Vec<Arc<Action>>, QueryError> {
     let mut rows: Vec<Arc<Action>> = source.past.actions(&source.state, &source.budget)?;
-    rows.extend(source.state.actions().cloned().map(Arc::new));
+    if source.past.shows_what_is() {
+        rows.extend(source.state.actions().cloned().map(Arc::new));
+    }
     rows.sort_by_key(|action| action.number);
     // Settled once more by hand: the later row tells.
     rows.dedup_by(|later, earlier| {

@@ -20,6 +20,12 @@ pub trait Table: Sync {
     fn key(&self) -> &'static [usize];
     fn columns(&self) -> Vec<ColumnInfo>;
     fn open(&self, source: &Arc<Source>) -> Result<Box<dyn Rows>, QueryError>;
+
+    /// The rows in which a column holds this text, for a table that cannot show all of its rows but find any of them. Nothing: open
+    /// it, and look.
+    fn lookup(&self, _source: &Arc<Source>, _column: usize, _text: &str) -> Option<Result<Box<dyn Rows>, QueryError>> {
+        None
+    }
 }
 
 impl fmt::Debug for dyn Table {
@@ -96,7 +102,14 @@ impl<R: Send + Sync + 'static> Table for Definition<R> {
 
     fn open(&self, source: &Arc<Source>) -> Result<Box<dyn Rows>, QueryError> {
         let rows = (self.rows)(source)?;
-        Ok(Box::new(Opened { source: Arc::clone(source), rows, columns: self.columns }))
+        Ok(self.show(source, rows))
+    }
+}
+
+impl<R: Send + Sync + 'static> Definition<R> {
+    /// These rows, and no others.
+    pub(crate) fn show(&self, source: &Arc<Source>, rows: Vec<R>) -> Box<dyn Rows> {
+        Box::new(Opened { source: Arc::clone(source), rows, columns: self.columns })
     }
 }
 

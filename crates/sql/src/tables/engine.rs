@@ -88,12 +88,18 @@ impl Opened {
         if let Some(rows) = self.rows.get() {
             return Ok(rows.as_ref());
         }
-        let opened = self.table.open(&self.source).map_err(|error| {
-            let text = error.message.clone();
-            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-            Error::ModuleError(text)
-        })?;
+        let opened = self.table.open(&self.source).map_err(|error| self.failed(error))?;
         Ok(self.rows.get_or_init(|| opened).as_ref())
+    }
+
+    fn lookup(&self, column: usize, text: &str) -> Result<Option<Box<dyn Rows>>> {
+        self.table.lookup(&self.source, column, text).transpose().map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: QueryError) -> Error {
+        let text = error.message.clone();
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        Error::ModuleError(text)
     }
 
     fn index(&self, column: usize) -> Result<Arc<Index>> {
@@ -151,7 +157,7 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
     fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
         let is_key = |column: usize| {
             let name = self.opened.columns.get(column).map_or("", |column| column.name);
-            name.ends_with("id") || name.ends_with("name")
+            name.ends_with("id") || name.ends_with("name") || name == "subject"
         };
         let mut best: Option<(usize, usize)> = None;
         for (place, constraint) in info.constraints().enumerate() {
@@ -191,8 +197,17 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
 
 /// Which rows a cursor goes through.
 enum Found {
-    All { len: usize },
-    Some { index: Arc<Index>, key: Key },
+    All {
+        len: usize,
+    },
+    Some {
+        index: Arc<Index>,
+        key: Key,
+    },
+    /// Those that the table found by itself.
+    Own {
+        rows: Box<dyn Rows>,
+    },
     None,
 }
 
@@ -214,6 +229,7 @@ impl Cursor<'_> {
             Found::Some { index, key } => {
                 index.get(key).and_then(|rows| rows.get(self.at)).and_then(|row| usize::try_from(*row).ok())
             }
+            Found::Own { rows } => (self.at < rows.count()).then_some(self.at),
             Found::None => None,
         }
     }
@@ -222,13 +238,18 @@ impl Cursor<'_> {
 // SAFETY: `repr(C)`, and `sqlite3_vtab_cursor` is the first field.
 unsafe impl VTabCursor for Cursor<'_> {
     fn filter(&mut self, idx_num: c_int, _idx_str: Option<&str>, args: &Filters<'_>) -> Result<()> {
-        let len = self.opened.rows()?.count();
         self.at = 0;
-        self.found = Found::All { len };
-        let Some(column) = usize::try_from(idx_num).ok().and_then(|number| number.checked_sub(1)) else {
+        let column = usize::try_from(idx_num).ok().and_then(|number| number.checked_sub(1));
+        if let (Some(column), Some(ValueRef::Text(bytes))) = (column, args.iter().next())
+            && let Ok(text) = std::str::from_utf8(bytes)
+            && let Some(rows) = self.opened.lookup(column, text)?
+        {
+            self.found = Found::Own { rows };
             return Ok(());
-        };
-        let Some(wanted) = args.iter().next() else { return Ok(()) };
+        }
+        let len = self.opened.rows()?.count();
+        self.found = Found::All { len };
+        let (Some(column), Some(wanted)) = (column, args.iter().next()) else { return Ok(()) };
         let text = self.opened.columns.get(column).is_some_and(|it| it.kind.declaration().ends_with("text"));
         self.found = match (wanted, text) {
             (ValueRef::Null, _) => Found::None,
@@ -256,7 +277,11 @@ unsafe impl VTabCursor for Cursor<'_> {
         let (Some(row), Ok(column)) = (self.row(), usize::try_from(column)) else {
             return ctx.set_result(Option::<i64>::None);
         };
-        match self.opened.rows()?.value(row, column) {
+        let value = match &self.found {
+            Found::Own { rows } => rows.value(row, column),
+            _ => self.opened.rows()?.value(row, column),
+        };
+        match value {
             Value::Null => ctx.set_result(Option::<i64>::None),
             Value::Bool(value) => ctx.set_result(value),
             Value::Int(value) => ctx.set_result(value),

@@ -21,6 +21,10 @@ pub(crate) static EVENTS: Definition<Arc<EventRow>> = Definition {
         optional("resource", Kind::Text, |_, it| it.resource.clone().into()),
         optional("actor", Kind::Text, |_, it| it.actor.clone().into()),
         optional("source", Kind::Text, |_, it| it.source.clone().into()),
+        optional("proof", Kind::Text, |_, it| it.proof.clone().into()),
+        optional("request_id", Kind::Text, |_, it| it.request_id.clone().into()),
+        optional("cluster", Kind::Text, |_, it| it.cluster_name.clone().into()),
+        column("what", Kind::Text, |_, it| it.what.as_str().into()),
     ],
     rows: |source| source.past.events(&source.state, &source.budget),
 };

@@ -19,6 +19,7 @@ mod dialect;
 mod engine;
 pub(crate) mod error;
 mod events;
+mod explanations;
 mod functions;
 mod idle;
 mod json;
@@ -28,6 +29,7 @@ mod operations;
 mod pattern;
 pub mod query;
 mod replicas;
+mod roles;
 mod settings;
 mod signals;
 mod sizes;
@@ -58,8 +60,10 @@ pub(crate) static TABLES: &[&dyn Table] = &[
     &actions::ACTIONS,
     &actions::ATTEMPTS,
     &settings::SETTINGS,
+    &roles::ROLES,
     &nodes::NODES,
     &events::EVENTS,
+    &explanations::EXPLANATIONS,
     &strategies::STRATEGIES,
     &strategies::STATE,
     &actions::MZ_ACTIONS,
@@ -132,6 +136,11 @@ pub(crate) static TABLES: &[&dyn Table] = &[
     &catalog::empty::PG_TS_PARSER,
     &catalog::empty::PG_TS_TEMPLATE,
 ];
+
+/// The tables about what Loadline does, without those in which PostgreSQL describes itself.
+pub fn own_tables() -> impl Iterator<Item = &'static dyn Table> {
+    TABLES.iter().copied().filter(|table| ["loadline", "mz_internal", "mz_catalog"].contains(&table.schema()))
+}
 
 /// The table of this name: in that schema, or in the first one of the path that has it. The catalogue comes before them all, as
 /// in PostgreSQL.

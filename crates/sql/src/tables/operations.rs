@@ -74,7 +74,9 @@ pub(crate) static OPERATIONS: Definition<Row> = Definition {
     rows: |source| {
         let past = source.past.operations(&source.state, &source.budget)?;
         let mut rows: Vec<Row> = past.into_iter().map(Row::Ended).collect();
-        rows.extend(source.state.operations().cloned().map(Row::UnderWay));
+        if source.past.shows_what_is() {
+            rows.extend(source.state.operations().cloned().map(Row::UnderWay));
+        }
         rows.sort_by_key(|row| row.operation().id);
         Ok(rows)
     },

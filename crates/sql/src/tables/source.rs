@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use loadline_state_machine::{Action, Decision, LogIndex, Operation, OperationEnd, State, Time};
+use loadline_state_machine::{Action, Decision, Fact, LogIndex, Operation, OperationEnd, State, Time};
 
 use super::error::{QueryError, code};
 
@@ -97,10 +97,20 @@ impl Budget {
 /// What is no longer in the state: settled actions, past decisions, ended operations, and what happened at each index. The newest
 /// first, at most [`PAST_ROWS_MAX`] of each.
 pub trait Past: Send + Sync + fmt::Debug {
+    /// Whether rows of what is not over, which the state has, belong to the same tables. Not for whoever reads the past in parts.
+    fn shows_what_is(&self) -> bool {
+        true
+    }
+
     fn actions(&self, state: &State, budget: &Budget) -> Result<Vec<Arc<Action>>, QueryError>;
     fn decisions(&self, state: &State, budget: &Budget) -> Result<Vec<Arc<Decision>>, QueryError>;
     fn operations(&self, state: &State, budget: &Budget) -> Result<Vec<Arc<EndedOperation>>, QueryError>;
     fn events(&self, state: &State, budget: &Budget) -> Result<Vec<Arc<EventRow>>, QueryError>;
+
+    /// Why something is as it is: `actions/a12.0`, `decisions/12.0` or `clusters/demo`. Nothing if there is no such thing.
+    fn explain(&self, _state: &State, _subject: &str, _budget: &Budget) -> Result<Vec<Fact>, QueryError> {
+        Ok(Vec::new())
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,12 +129,20 @@ pub struct EventRow {
     /// As the log calls it: `ClusterCreated`.
     pub kind: &'static str,
     pub cluster: Option<loadline_state_machine::ClusterId>,
+    /// What that one is called; nothing if nobody knows any more.
+    pub cluster_name: Option<String>,
     /// What it changed: `clusters/demo`.
     pub resource: Option<String>,
     /// Who asked; nothing if it followed by itself.
     pub actor: Option<String>,
     /// By which way it came.
     pub source: Option<String>,
+    /// How it is known who asked: `password`, `token ID`, `machine`, `node`, or `said` if it is not.
+    pub proof: Option<String>,
+    /// Under which a repeat of the request would be recognised.
+    pub request_id: Option<String>,
+    /// In words.
+    pub what: String,
 }
 
 /// Nothing is over, or nobody knows.

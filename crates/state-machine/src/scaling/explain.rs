@@ -7,6 +7,7 @@ use super::actions::{Action, ActionStatus, Attempt};
 use super::assess::assess;
 use super::conclude::{changes_at, draft};
 use super::decisions::{Brake, Conclusion, Decision, Held, Shadow};
+use super::facts::{Said, Topic, lines_of};
 use super::floor::Override;
 use super::idle::IdleState;
 use super::operations::Operation;
@@ -106,35 +107,46 @@ impl State {
 
 impl Explanation {
     pub fn lines(&self) -> Vec<String> {
-        let mut lines = vec![format!("cluster {} ({}) at {}", self.cluster.name, self.cluster.id, self.now.at)];
+        lines_of(&self.said())
+    }
+
+    /// The same, each line with what it is about.
+    pub fn said(&self) -> Vec<Said> {
+        let Cluster { name, id, .. } = &self.cluster;
+        let mut said = vec![Said::new(Topic::Cluster, name, format!("cluster {name} ({id}) at {}", self.now.at))];
         if let Some(pause) = &self.pause {
             let until = pause.expires_at.map(|at| format!(" until {at}")).unwrap_or_default();
-            lines.push(format!("paused since {}{until}: {}", pause.since, pause.reason));
+            let text = format!("paused since {}{until}: {}", pause.since, pause.reason);
+            said.push(Said::new(Topic::Pause, name, text));
         }
         if let Some(floor) = &self.floor {
             let Override { replicas_min, reason, by, since, expires_at, .. } = floor;
-            lines.push(format!(
+            let text = format!(
                 "overridden by {by} since {since} until {expires_at}: at least {replicas_min} replicas: {reason}"
-            ));
+            );
+            said.push(Said::new(Topic::Override, name, text));
         }
-        lines.extend(self.idle.iter().flat_map(IdleState::lines));
-        lines.extend(self.now.lines());
+        let idle = self.idle.iter().flat_map(IdleState::lines);
+        said.extend(idle.map(|text| Said::new(Topic::Idle, name, text)));
+        said.extend(self.now.said());
         if let Some(operation) = &self.operation {
-            lines.extend(operation.lines());
+            said.extend(operation.said());
         }
         for action in &self.actions {
-            lines.push(format!("  {}", action.line()));
+            said.push(Said::new(Topic::Action, action.id, action.line()).deeper());
         }
         for asked in &self.asked {
-            lines.push(format!("{}, and not begun: {}", asked.reason, step(&asked.step)));
+            let text = format!("{}, and not begun: {}", asked.reason, step(&asked.step));
+            said.push(Said::new(Topic::Asked, name, text));
         }
         if let Some(since) = self.pending_since {
-            lines.push(format!("wanted, and not there, since {since}"));
+            said.push(Said::new(Topic::Pending, name, format!("wanted, and not there, since {since}")));
         }
         if let Some(recorded) = &self.recorded {
-            lines.push(format!("last recorded: decision {} at {}", recorded.id, recorded.at));
+            let text = format!("last recorded: decision {} at {}", recorded.id, recorded.at);
+            said.push(Said::new(Topic::Decision, recorded.id, text));
         }
-        lines
+        said
     }
 }
 
@@ -159,52 +171,62 @@ impl fmt::Display for Explanation {
 impl Decision {
     /// Everything that went into it and came out, in words.
     pub fn lines(&self) -> Vec<String> {
-        let mut lines = self.signals();
-        lines.push("strategies, in the order in which they run:".to_owned());
-        lines.extend(self.stages.iter().map(|stage| format!("  {}", stage_line(stage))));
+        lines_of(&self.said())
+    }
+
+    /// The same, each line with what it is about.
+    pub fn said(&self) -> Vec<Said> {
+        let mut said = self.signals();
+        let stage = |topic: Topic| move |stage: &Stage| Said::new(topic, stage.strategy, stage_line(stage));
+        said.extend(self.stages.iter().map(stage(Topic::Strategy)));
         if self.stages.is_empty() {
-            lines.push("  none".to_owned());
+            said.push(Said::new(Topic::Strategy, "", "none"));
         }
-        lines.push(format!("wanted: {}", specs(&self.desired)));
-        lines.extend(self.planned.iter().map(|planned| format!("  {}", planned_line(planned))));
+        said.push(Said::new(Topic::Wanted, "", format!("wanted: {}", specs(&self.desired))));
+        let plan = |planned: &Planned| Said::new(Topic::Plan, planned.by, planned_line(planned)).deeper();
+        said.extend(self.planned.iter().map(plan));
         if let Some(shadow) = &self.shadow {
-            lines.push("with those in dry run:".to_owned());
-            lines.extend(shadow.stages.iter().map(|stage| format!("  {}", stage_line(stage))));
-            lines.push(format!("  wanted: {}", specs(&shadow.desired)));
-            lines.extend(shadow.planned.iter().map(|planned| format!("    would {}", planned_line(planned))));
+            said.extend(shadow.stages.iter().map(stage(Topic::DryRun)));
+            said.push(Said::new(Topic::DryRun, "", format!("wanted: {}", specs(&shadow.desired))));
+            let would = |planned: &Planned| {
+                Said::new(Topic::DryRun, planned.by, format!("would {}", planned_line(planned))).deeper()
+            };
+            said.extend(shadow.planned.iter().map(would));
         }
-        lines.extend(self.brakes.iter().map(held_line));
-        lines.push(self.conclusion_line());
-        lines.push(changes_line(self.changes_at));
-        lines
+        said.extend(self.brakes.iter().map(|held| Said::new(Topic::Brake, held.brake.code(), held_line(held))));
+        said.push(Said::new(Topic::Conclusion, self.conclusion.code(), self.conclusion_line()));
+        said.push(Said::new(Topic::Change, "", changes_line(self.changes_at)));
+        said
     }
 
     /// What was known, how long ago it was seen, and whether that is too long.
-    fn signals(&self) -> Vec<String> {
+    fn signals(&self) -> Vec<Said> {
         let signals = &self.inputs;
-        let mut lines = vec!["signals:".to_owned()];
+        let mut said = Vec::new();
         let seen = |collector: &str, as_of| self.seen(signals, collector, as_of);
+        let mut say = |name: &str, text: String| said.push(Said::new(Topic::Signal, name, text));
         match &signals.activity {
-            None => lines.push("  activity: nothing reported".to_owned()),
+            None => say("activity", "activity: nothing reported".to_owned()),
             Some(activity) => {
                 let value = match activity.last_at {
                     None => "none seen".to_owned(),
                     Some(last_at) => format!("last {}", ago(self.at, last_at)),
                 };
-                lines.push(format!("  activity: {value} ({})", seen(&activity.collector, activity.as_of)));
+                say("activity", format!("activity: {value} ({})", seen(&activity.collector, activity.as_of)));
             }
         }
         for replica in &signals.replicas {
-            lines.push(format!("  replica {}", self.replica(replica)));
+            say(&format!("replica {}", replica.name), format!("replica {}", self.replica(replica)));
         }
         for metric in &signals.metrics {
             let value = format!("{}.{:03}", metric.value_milli / 1_000, (metric.value_milli % 1_000).unsigned_abs());
-            lines.push(format!("  {}: {value} ({})", metric.name, seen(&metric.collector, metric.as_of)));
+            say(&metric.name, format!("{}: {value} ({})", metric.name, seen(&metric.collector, metric.as_of)));
         }
         for heard in &signals.collectors {
-            lines.push(format!("  collector {}: heard {}", heard.collector, ago(self.at, heard.at)));
+            let name = format!("collector {}", heard.collector);
+            say(&name, format!("{name}: heard {}", ago(self.at, heard.at)));
         }
-        lines
+        said
     }
 
     fn replica(&self, replica: &Replica) -> String {
@@ -257,18 +279,25 @@ impl Decision {
 
 impl Operation {
     pub fn lines(&self) -> Vec<String> {
+        lines_of(&self.said())
+    }
+
+    /// The same, each line with what it is about.
+    pub fn said(&self) -> Vec<Said> {
         let failing = self.failing.map(|it| format!(", failing: {} ({})", it.code(), it.text())).unwrap_or_default();
         let (kind, phase) = (self.kind.as_str(), self.phase().as_str());
-        let mut lines = vec![format!("operation {} ({kind}), {phase} since {}{failing}", self.id, self.progress_at)];
+        let text = format!("operation {} ({kind}), {phase} since {}{failing}", self.id, self.progress_at);
+        let mut said = vec![Said::new(Topic::Operation, self.id, text)];
         for unit in &self.units {
             let drained = unit.drained.map(|it| format!(", {} moved, {} left", it.moved, it.left)).unwrap_or_default();
             let asked = match unit.planned.by {
                 Origin::Strategy { .. } => String::new(),
                 Origin::User => format!(", {}", unit.planned.reason),
             };
-            lines.push(format!("  {}{asked}: {}{drained}", step(&unit.planned.step), unit.progress.as_str()));
+            let text = format!("{}{asked}: {}{drained}", step(&unit.planned.step), unit.progress.as_str());
+            said.push(Said::new(Topic::Operation, self.id, text).deeper());
         }
-        lines
+        said
     }
 }
 

@@ -6,7 +6,7 @@
 //! - [`plan`]: what lies between what is there and what is wanted. [`brakes`]: whether it may be done now.
 //! - [`operations`] and [`actions`]: what is being done. [`advance`]: the next step. [`claims`]: who takes it, and what came
 //!   of it. [`dead_letters`]: what was given up. [`by_hand`]: what an operator says about one.
-//! - [`decisions`]: the record of one evaluation. [`essence`]: whether it is news. [`explain`]: the same in words. [`retention`]: how long rows are shown.
+//! - [`decisions`]: the record of one evaluation. [`essence`]: whether it is news. [`explain`]: the same in words, out of [`facts`]. [`retention`]: how long rows are shown.
 //!   [`views`]: how all of it is read. [`queues`]: what waits, as numbers to draw.
 //! - [`idle`]: who is at zero and since when. [`wake`]: waking by hand. [`savings`]: what that was worth. [`floor`]: a minimum for a while.
 //!   [`checkpoints`]: where what goes is kept.
@@ -31,6 +31,7 @@ pub(crate) mod essence;
 pub(crate) mod evaluate;
 pub(crate) mod evolve;
 pub(crate) mod explain;
+pub(crate) mod facts;
 pub(crate) mod floor;
 pub(crate) mod idle;
 pub(crate) mod ids;

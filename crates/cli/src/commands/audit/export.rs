@@ -26,7 +26,7 @@ pub(crate) async fn export(args: &ExportArgs, session: Session<'_>) -> Result<()
     // Under a temporary name until it is whole; it vanishes if anything goes wrong. Its owner alone may read it: among what it
     // holds is what is kept of every password.
     let mut temp = tempfile::Builder::new().prefix(".export-").tempfile_in(folder).map_err(unwritable)?;
-    let range = HistoryRange { from: args.from.map(bound), to: args.to.map(bound), reading: session.reading };
+    let range = HistoryRange { from: args.from.and_then(bound), to: args.to.and_then(bound), reading: session.reading };
     fetch(&session.client, &range, temp.as_file_mut(), session.console.watched).await?;
     temp.as_file().sync_all().map_err(unwritable)?;
     let export = Export::open(temp.path())

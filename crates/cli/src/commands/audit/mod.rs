@@ -1,18 +1,61 @@
-//! `audit`: one file per verb.
+//! `audit`: one file per verb. Whatever is asked is answered from a history that is at rest: a file, a folder, or what a running node
+//! has exported. Nothing of it leaves a trace in the log.
 
-pub(super) mod export;
-pub(super) mod verify;
+mod diff;
+mod export;
+mod log;
+mod replay;
+mod verify;
 
 use std::io::Write as _;
 
+use loadline_audit::Moment;
 use loadline_client::{Client, ExportPart, ExportedHistory, HistoryBound, HistoryRange};
 
+use super::Session;
+use crate::args::Global;
+use crate::audit_args::AuditVerb;
+use crate::console::Console;
 use crate::exit::Failed;
+use crate::history::History;
 use crate::meter::Meter;
-use crate::moment::Moment;
+use crate::output::Format;
+
+/// On a history that the command line names.
+pub(crate) fn at_rest(what: &AuditVerb, global: &Global, console: &mut Console) -> Result<(), Failed> {
+    let format = global.format().unwrap_or_default();
+    if format == Format::Sql {
+        return Err(Failed::usage("-o sql is for get strategies, get clusters and get settings"));
+    }
+    match what {
+        AuditVerb::Verify(args) => verify::at_rest(args, format, console),
+        AuditVerb::Replay(args) => replay::replay(args, &args.history.open()?, format, console),
+        AuditVerb::Diff(args) => diff::diff(args, &args.history.open()?, format, console),
+        AuditVerb::Log(args) => log::at_rest(args, super::named_actor(global), format, console),
+        AuditVerb::Export(_) => Err(Failed::usage("an export is made by a running node")),
+    }
+}
+
+/// On the history of a running group.
+pub(crate) async fn running(what: &AuditVerb, actor: Option<String>, session: Session<'_>) -> Result<(), Failed> {
+    match what {
+        AuditVerb::Export(args) => export::export(args, session).await,
+        AuditVerb::Verify(args) => verify::running(args, session).await,
+        AuditVerb::Log(args) => log::running(args, actor, session).await,
+        AuditVerb::Replay(args) => {
+            replay::check_for(args, session.format)?;
+            let history = History::of_group(&session).await?;
+            replay::replay(args, &history, session.format, session.console)
+        }
+        AuditVerb::Diff(args) => {
+            let history = History::of_group(&session).await?;
+            diff::diff(args, &history, session.format, session.console)
+        }
+    }
+}
 
 /// Writes what a node exports into a file, from its beginning.
-async fn fetch(
+pub(crate) async fn fetch(
     client: &Client,
     range: &HistoryRange,
     file: &mut std::fs::File,
@@ -36,10 +79,12 @@ async fn fetch(
     Ok(exported)
 }
 
-fn bound(moment: Moment) -> HistoryBound {
+/// Nothing for the end: an export goes as far as there is anything.
+fn bound(moment: Moment) -> Option<HistoryBound> {
     match moment {
-        Moment::Index(index) => HistoryBound::Index(index),
-        Moment::TimeMs(millis) => HistoryBound::TimeMs(millis),
+        Moment::Index(index) => Some(HistoryBound::Index(index)),
+        Moment::Time(time) => Some(HistoryBound::TimeMs(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))),
+        Moment::End => None,
     }
 }
 

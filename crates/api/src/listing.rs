@@ -1,18 +1,14 @@
 //! Resources in the order in which they are listed and watched, a bounded number at a time.
 
-use loadline_api::resource;
-use loadline_api::v1::Resource;
 use loadline_state_machine as domain;
 use loadline_state_machine::{ActionId, ClusterId, OperationId, ResourceKind, State, StrategyId};
 
+use crate::resource;
+use crate::v1::Resource;
+
 /// Up to `count` resources after a position, each with its own position: sizes by rank, clusters, settings, roles and signals by name, the
 /// latest decisions by the names of their clusters, the rest by age. Nothing if the position is none of this kind.
-pub(super) fn rows(
-    state: &State,
-    kind: ResourceKind,
-    after: Option<&str>,
-    count: usize,
-) -> Option<Vec<(String, Resource)>> {
+pub fn rows(state: &State, kind: ResourceKind, after: Option<&str>, count: usize) -> Option<Vec<(String, Resource)>> {
     Some(match kind {
         ResourceKind::Size => {
             let after: Option<u32> = after.map(str::parse).transpose().ok()?;

@@ -1,0 +1,216 @@
+//! A history as a plain SQLite file: every table that SQL shows, as it was at one moment, and everything that was over by then.
+//!
+//! The file is for somebody who has nothing but `sqlite3`: real tables with types, times that SQLite's own functions read, and a
+//! table `meta` that says of which moment it is. What is over is written while the history is replayed, a few thousand rows at a
+//! time, so that memory does not grow with the past.
+//!
+//! Left out: what PostgreSQL's clients ask about the server itself; `nodes`, which is what a running node sees and no part of the
+//! history; and `explanations`, which are made when somebody asks: `loadline explain` does, also of a file.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use loadline_sql::SqlError;
+use loadline_sql::tables::value::{items_of, timestamp_of};
+use loadline_sql::tables::{Budget, Kind, NoPast, Past, SessionFacts, Source as Tables, Table, Value, own_tables};
+use loadline_state_machine::State;
+use rusqlite::types::ToSql;
+use rusqlite::{Connection, Transaction};
+
+use crate::part::Part;
+use crate::replay::{Moment, ReplayError, Replayed, Start, Step, begin, replay_while};
+use crate::source::Source;
+
+/// See the module.
+const LEFT_OUT: [&str; 2] = ["nodes", "explanations"];
+
+/// Rows of the past that are held before they are written.
+const ROWS_AT_ONCE: usize = 8_192;
+
+/// Why there is no file.
+#[derive(Debug, thiserror::Error)]
+pub enum SqliteError {
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    #[error("the SQLite file cannot be written")]
+    Sqlite(#[from] rusqlite::Error),
+    #[error("the table {table} cannot be read: {}", .source.message)]
+    Table { table: &'static str, source: SqlError },
+}
+
+/// What stands in `meta` beside what the history itself says.
+#[derive(Debug, Clone, Default)]
+pub struct About {
+    /// Of which group, as far as that is known.
+    pub group: String,
+    /// Which program wrote the file.
+    pub build: String,
+    /// What was read.
+    pub history: String,
+}
+
+/// Replays a history to a moment, and writes the state there and everything before it into a new file. `tell` hears of every
+/// entry.
+pub fn write(
+    source: &dyn Source,
+    start: Start,
+    to: Moment,
+    path: &Path,
+    about: &About,
+    mut tell: impl FnMut(&Step<'_>),
+) -> Result<Replayed, SqliteError> {
+    let began = begin(source, start)?;
+    let mut connection = Connection::open(path)?;
+    // Whoever is interrupted begins anew: the file is of no use before it is whole.
+    connection.pragma_update(None, "journal_mode", "OFF")?;
+    connection.pragma_update(None, "synchronous", "OFF")?;
+    let transaction = connection.transaction()?;
+    let file = File { transaction: &transaction };
+    file.create()?;
+    // The decisions that still counted when the history begins are told by nobody else.
+    file.fill(&began, Arc::new(NoPast), is_about_decisions)?;
+    let first = began.applied().0 + 1;
+    let mut part = Part::default();
+    let mut failed = None;
+    let replayed = replay_while(source, Start::From(Box::new(began)), to, |step| {
+        tell(step);
+        part.add(step);
+        if part.rows() >= ROWS_AT_ONCE {
+            failed = file.fill(step.state, Arc::new(std::mem::take(&mut part)), is_of_the_past).err();
+        }
+        if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    failed.map_or(Ok(()), Err)?;
+    file.fill(&replayed.state, Arc::new(part), is_of_the_past)?;
+    file.fill(&replayed.state, Arc::new(NoPast), |table| !is_about_decisions(table))?;
+    file.say(&replayed, first, about)?;
+    transaction.commit()?;
+    connection.close().map_err(|(_, error)| error)?;
+    Ok(replayed)
+}
+
+/// Tables with rows of what is over.
+fn is_of_the_past(table: &dyn Table) -> bool {
+    const TABLES: [&str; 7] =
+        ["decisions", "decision_stages", "operations", "actions", "attempts", "mz_scaling_actions", "events"];
+    TABLES.contains(&table.name())
+}
+
+fn is_about_decisions(table: &dyn Table) -> bool {
+    ["decisions", "decision_stages"].contains(&table.name())
+}
+
+struct File<'a> {
+    transaction: &'a Transaction<'a>,
+}
+
+impl File<'_> {
+    fn create(&self) -> Result<(), SqliteError> {
+        let meta = "CREATE TABLE meta (log_index INTEGER NOT NULL, time TIMESTAMP NOT NULL, state_hash TEXT NOT NULL, \
+                    group_name TEXT NOT NULL, incarnation INTEGER NOT NULL, rules_version INTEGER NOT NULL, \
+                    first_index INTEGER NOT NULL, entries INTEGER NOT NULL, history TEXT NOT NULL, build TEXT NOT NULL)";
+        self.transaction.execute(meta, [])?;
+        self.transaction.execute("CREATE TABLE tables (name TEXT PRIMARY KEY, what TEXT NOT NULL)", [])?;
+        for table in tables() {
+            let mut parts: Vec<String> = Vec::new();
+            for column in table.columns() {
+                let null = if column.nullable { "" } else { " NOT NULL" };
+                parts.push(format!("\"{}\" {}{null}", column.name, declared(column.kind)));
+            }
+            let columns = table.columns();
+            let key: Vec<String> = table.key().iter().map(|place| format!("\"{}\"", columns[*place].name)).collect();
+            if !key.is_empty() {
+                parts.push(format!("PRIMARY KEY ({})", key.join(", ")));
+            }
+            self.transaction.execute(&format!("CREATE TABLE \"{}\" ({})", table.name(), parts.join(", ")), [])?;
+            let what = [&table.name() as &dyn ToSql, &table.comment()];
+            self.transaction.execute("INSERT INTO tables VALUES (?1, ?2)", &what[..])?;
+        }
+        Ok(())
+    }
+
+    /// Adds the rows that there are of some of the tables. A row under a key that is there already is told anew.
+    fn fill(&self, state: &State, past: Arc<dyn Past>, wanted: impl Fn(&dyn Table) -> bool) -> Result<(), SqliteError> {
+        let source = Arc::new(Tables {
+            state: Arc::new(state.clone()),
+            past,
+            nodes: Vec::new(),
+            session: SessionFacts::default(),
+            budget: Budget::default(),
+        });
+        for table in tables().filter(|table| wanted(*table)) {
+            let rows = table.open(&source).map_err(|source| SqliteError::Table { table: table.name(), source })?;
+            let columns = table.columns();
+            let places = vec!["?"; columns.len()].join(", ");
+            let sql = format!("INSERT OR REPLACE INTO \"{}\" VALUES ({places})", table.name());
+            let mut statement = self.transaction.prepare(&sql)?;
+            for row in 0..rows.count() {
+                let values = (0..columns.len()).map(|column| cell(columns[column].kind, rows.value(row, column)));
+                statement.execute(rusqlite::params_from_iter(values))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn say(&self, replayed: &Replayed, first: u64, about: &About) -> Result<(), SqliteError> {
+        let state = &replayed.state;
+        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        self.transaction.execute(
+            "INSERT INTO meta VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            rusqlite::params![
+                number(state.applied().0),
+                iso(number(state.now().as_millis()).saturating_mul(1_000)),
+                state.hash().to_string(),
+                about.group,
+                number(state.incarnation()),
+                state.rules().0,
+                number(first),
+                number(replayed.entries),
+                about.history,
+                about.build,
+            ],
+        )?;
+        Ok(())
+    }
+}
+
+fn tables() -> impl Iterator<Item = &'static dyn Table> {
+    own_tables().filter(|table| !LEFT_OUT.contains(&table.name()))
+}
+
+/// What a column is declared as. SQLite goes by the affinity that follows from it, people by the word.
+fn declared(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bool => "BOOLEAN",
+        Kind::Int2 | Kind::Int4 | Kind::Int8 | Kind::Oid => "INTEGER",
+        Kind::Float8 => "REAL",
+        // A text that is no number stays a text under it.
+        Kind::Timestamptz => "TIMESTAMP",
+        _ => "TEXT",
+    }
+}
+
+/// A value as SQLite's own functions read it: times in ISO 8601, arrays as JSON.
+fn cell(kind: Kind, value: Value) -> rusqlite::types::Value {
+    use rusqlite::types::Value as Cell;
+    match (kind, value) {
+        (_, Value::Null) => Cell::Null,
+        (_, Value::Bool(value)) => Cell::Integer(value.into()),
+        (_, Value::Int(value)) => Cell::Integer(value),
+        (_, Value::Float(value)) => Cell::Real(value),
+        (Kind::Timestamptz, Value::Text(text)) => Cell::Text(timestamp_of(&text).map_or(text, iso)),
+        (Kind::TextArray | Kind::OidArray | Kind::Int2Array, Value::Text(text)) => {
+            Cell::Text(serde_json::Value::from(items_of(&text)).to_string())
+        }
+        (_, Value::Text(text)) => Cell::Text(text),
+    }
+}
+
+/// With milliseconds, always: so that the texts sort as the times do.
+fn iso(micros: i64) -> String {
+    match jiff::Timestamp::from_microsecond(micros) {
+        Ok(at) => at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string(),
+        Err(_) => "9999-12-31T23:59:59.999Z".to_owned(),
+    }
+}

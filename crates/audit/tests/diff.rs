@@ -1,0 +1,91 @@
+//! What changed between two moments, and who did it.
+
+mod world;
+
+use loadline_audit::diff::{DiffError, Difference, What, diff};
+use loadline_audit::{Moment, Start};
+use loadline_state_machine::{Command, OptionValue, Seen, Span, StrategyKind};
+use world::{World, replica};
+
+fn between(world: &World, from: u64, to: u64) -> Difference {
+    diff(world, Start::Beginning, Moment::Index(from), Moment::Index(to), || {}).unwrap()
+}
+
+/// Name, change, fields and the last deed, each thing on one line.
+fn lines(difference: &Difference) -> Vec<String> {
+    let line = |changed: &loadline_audit::diff::Changed| {
+        let fields = changed.fields.iter().map(|field| format!(" {}:{}->{}", field.name, field.before, field.after));
+        let deed = changed.deeds.last().map_or("nobody".to_owned(), |deed| {
+            let who = deed.who.as_ref().map_or("itself", |who| who.actor.as_str());
+            format!("{} at {} by {who}", deed.kind, deed.index)
+        });
+        format!("{} {}{}; {deed}", changed.name, changed.what.as_str(), fields.collect::<String>())
+    };
+    difference.changes.iter().map(line).collect()
+}
+
+#[test]
+fn what_people_changed_is_told_field_by_field_with_who_and_where() {
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    world.strategy("alice", "demo", StrategyKind::TargetSize, &[("size", OptionValue::Text("25cc".into()))]);
+    let before = world.last();
+    world.change_strategy("bob", "demo", StrategyKind::TargetSize, &[("size", OptionValue::Text("100cc".into()))]);
+    world.set("carol", "auto_scaling_cluster_cooldown", "45s");
+    world.ask("bob", vec![Command::PauseCluster { cluster: "demo".into(), reason: "moving".into(), expires_in: None }]);
+    world.cluster("dave", "later");
+    let difference = between(&world, before, world.last());
+    let found = lines(&difference);
+    let strategy = "strategies/s9.0 altered options.size:\"25cc\"->\"100cc\"; StrategyChanged at 10 by bob";
+    assert!(found.contains(&strategy.to_owned()), "{found:#?}");
+    assert!(
+        found.contains(
+            &"settings/auto_scaling_cluster_cooldown created value:null->\"45s\"; SettingSet at 11 by carol".to_owned()
+        ),
+        "{found:#?}"
+    );
+    assert!(
+        found.contains(&"clusters/later created id:null->\"c13.0\"; ClusterCreated at 13 by dave".to_owned()),
+        "{found:#?}"
+    );
+    let demo = difference.changes.iter().find(|changed| changed.name == "clusters/demo").unwrap();
+    let reason = demo.fields.iter().find(|field| field.name == "pause.reason").unwrap();
+    assert_eq!((&reason.after, demo.deeds[reason.deed.unwrap()].kind), (&"moving".into(), "ClusterPaused"));
+    let paused = demo.deeds.iter().find(|deed| deed.kind == "ClusterPaused").unwrap();
+    let who = paused.who.as_ref().unwrap();
+    assert_eq!((who.actor.as_str(), who.source.as_str(), who.proof.as_str()), ("bob", "10.0.0.7:4711", "machine"));
+    assert!(who.request_id.is_some());
+}
+
+#[test]
+fn what_the_brain_did_names_its_decision_and_action() {
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    let before = world.last();
+    world.strategy("alice", "demo", StrategyKind::TargetSize, &[("size", OptionValue::Text("25cc".into()))]);
+    world.report("demo", Span::default(), vec![Seen::Activity { idle_for: None }]);
+    let actions = world.carry_out();
+    world.report("demo", Span::default(), vec![replica("r1_auto", "25cc", true)]);
+    let difference = between(&world, before, world.last());
+    let changed = difference.changes.iter().find(|changed| changed.name == "replicas/demo/r1_auto").unwrap();
+    assert_eq!(changed.what, What::Created);
+    let settled = changed.deeds.iter().find(|deed| deed.kind == "ActionSettled").unwrap();
+    assert_eq!(settled.action.as_deref(), Some(actions[0].to_string().as_str()));
+    assert!(settled.decision.is_some() && settled.by.as_deref() == Some("target_size s9.0"), "{settled:?}");
+    let seen = changed.deeds.iter().find(|deed| deed.kind == "SignalsReported").unwrap();
+    assert_eq!(seen.action, settled.action, "what the collector saw is what the action made");
+    assert_eq!(seen.who.as_ref().unwrap().actor, "watcher");
+}
+
+#[test]
+fn what_went_is_dropped_and_two_equal_moments_do_not_differ() {
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    let there = world.last();
+    world.ask("bob", vec![Command::DropCluster { name: "demo".into(), etag: None, allow_missing: false }]);
+    let gone = lines(&between(&world, there, world.last()));
+    assert_eq!(gone, ["clusters/demo dropped id:\"c8.0\"->null; ClusterDropped at 9 by bob"]);
+    assert_eq!(between(&world, there, there).changes, []);
+    let back = diff(&world, Start::Beginning, Moment::Index(9), Moment::Index(8), || {}).unwrap_err();
+    assert!(matches!(back, DiffError::Backwards { from: 9, to: 8 }), "{back}");
+}

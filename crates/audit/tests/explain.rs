@@ -1,0 +1,131 @@
+//! Why something is as it is, with where each part of the answer comes from.
+
+mod world;
+
+use std::collections::BTreeMap;
+
+use loadline_audit::explain::{Explainer, Story};
+use loadline_audit::{Moment, Scanned, Start, Trail, replay};
+use loadline_state_machine::{
+    ActionId, Command, Fact, OptionValue, Outcome, ResourceName, Seen, Span, State, StrategyKind,
+};
+use world::{World, replica};
+
+/// A burst of use: the strategy is changed by somebody else, the first call fails, the second one works, and the replica is seen.
+fn lived() -> (World, ActionId) {
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    world.strategy("alice", "demo", StrategyKind::TargetSize, &[("size", OptionValue::Text("25cc".into()))]);
+    world.change_strategy("bob", "demo", StrategyKind::TargetSize, &[("size", OptionValue::Text("100cc".into()))]);
+    world.time = world.time + Span::from_secs(5);
+    world.report("demo", Span::from_secs(2), vec![Seen::Metric { name: "queue".into(), value_milli: 7_500 }]);
+    let action = world.state.actions().next().expect("it wants a replica").id;
+    world.claim(action);
+    world.outcome(action, Outcome::Failed { retryable: true, reason: "no room".into() });
+    world.pass(Span::from_secs(10));
+    world.claim(action);
+    world.outcome(action, Outcome::Succeeded { report: loadline_state_machine::Report::Nothing });
+    world.report("demo", Span::default(), vec![replica("r1_auto", "100cc", true)]);
+    world.report("demo", Span::default(), vec![Seen::Hydration { replica: "r1_auto".into(), total: 3, hydrated: 3 }]);
+    world.pass(Span::from_secs(60));
+    (world, action)
+}
+
+fn story(world: &World, state: &State, name: &ResourceName) -> Option<Story> {
+    let scanned = Scanned::read(world, || {}).unwrap();
+    let nodes = BTreeMap::from([(1, "n1".to_owned())]);
+    Explainer { trail: Trail { source: world, index: &scanned }, state, nodes: &nodes }.explain(name).unwrap()
+}
+
+fn of<'a>(story: &'a Story, topic: &str) -> Vec<&'a Fact> {
+    story.facts.iter().filter(|fact| fact.topic == topic).collect()
+}
+
+#[test]
+fn an_action_goes_back_to_signals_strategies_and_who_configured_them() {
+    let (world, action) = lived();
+    let story = story(&world, &world.state, &ResourceName::action(action)).expect("it is known");
+    let text = story.lines().join("\n");
+    let strategy = of(&story, "strategy");
+    assert_eq!(strategy.len(), 1, "{text}");
+    assert_eq!(
+        (strategy[0].actor.as_deref(), strategy[0].index),
+        (Some("bob"), Some(10)),
+        "who changed it last: {text}"
+    );
+    assert_eq!(strategy[0].resource.as_deref(), Some("strategies/s9.0"));
+    assert!(strategy[0].request_id.is_some() && strategy[0].source.as_deref() == Some("10.0.0.7:4711"));
+    let decision = story.decision.as_ref().expect("the decision");
+    assert_eq!(decision.id, story.action.as_ref().expect("the action").decision);
+    let occasion = of(&story, "occasion");
+    assert!(!occasion.is_empty() && occasion[0].index == Some(decision.id.index.0), "{text}");
+}
+
+#[test]
+fn an_action_tells_claim_attempts_outcome_and_what_it_caused() {
+    let (world, action) = lived();
+    let story = story(&world, &world.state, &ResourceName::action(action)).expect("it is known");
+    let text = story.lines().join("\n");
+    assert_eq!(of(&story, "claim").len(), 2, "{text}");
+    let attempts = of(&story, "attempt");
+    assert!(attempts[0].text.contains("claimed by n1") && attempts[0].text.contains("FAILED"), "{text}");
+    assert_eq!((attempts[0].node_id, attempts[0].epoch.is_some()), (Some(1), true));
+    assert!(attempts[1].text.contains("SUCCEEDED"), "{text}");
+    let outcome = of(&story, "outcome");
+    assert!(
+        outcome.len() == 1 && outcome[0].index.is_some() && outcome[0].actor.as_deref() == Some("loadline"),
+        "{text}"
+    );
+    let effects: Vec<&str> = of(&story, "effect").into_iter().map(|fact| fact.name.as_str()).collect();
+    for wanted in ["replica", "operation", "cooldown", "next decision"] {
+        assert!(effects.contains(&wanted), "{wanted} is missing: {text}");
+    }
+    assert!(text.contains("r1_auto of size 100cc was seen, ready") && text.contains("was hydrated: 3 of 3"), "{text}");
+}
+
+#[test]
+fn a_signal_is_told_with_the_entry_that_brought_it() {
+    let (mut world, _) = lived();
+    world.time = world.time + Span::from_secs(1);
+    world.report("demo", Span::from_secs(2), vec![Seen::Metric { name: "queue".into(), value_milli: 9_000 }]);
+    let brought = world.last();
+    world.pass(Span::from_secs(1));
+    let story = story(&world, &world.state, &ResourceName::cluster("demo")).expect("it is there");
+    let signals = of(&story, "signal");
+    let queue = signals.iter().find(|fact| fact.name == "queue").expect("it is known");
+    assert_eq!((queue.index, queue.actor.as_deref()), (Some(brought), Some("watcher")), "{queue:?}");
+    assert!(queue.text.contains("9.000"), "{queue:?}");
+}
+
+#[test]
+fn a_cluster_says_why_nothing_happened_at_a_moment_of_the_past() {
+    let (mut world, _) = lived();
+    let calm = world.last();
+    world.ask(
+        "carol",
+        vec![Command::PauseCluster { cluster: "demo".into(), reason: "moving".into(), expires_in: None }],
+    );
+    let paused = world.last();
+    world.change_strategy("bob", "demo", StrategyKind::TargetSize, &[("size", OptionValue::Text("200cc".into()))]);
+    let held = world.last();
+    world.ask("carol", vec![Command::ResumeCluster { cluster: "demo".into() }]);
+    let at = |index| replay(&world, Start::Beginning, Moment::Index(index), |_| {}).unwrap().state;
+    let then = story(&world, &at(held), &ResourceName::cluster("demo")).expect("it was there");
+    let brake = of(&then, "brake").into_iter().find(|fact| fact.name == "PAUSED").expect("it was held").clone();
+    assert_eq!((brake.actor.as_deref(), brake.index), (Some("carol"), Some(paused)), "{brake:?}");
+    let before = story(&world, &at(calm), &ResourceName::cluster("demo")).expect("it was there");
+    assert!(
+        of(&before, "pause").is_empty() && before.lines().join("\n").contains("AS_WANTED"),
+        "{:#?}",
+        before.lines()
+    );
+    assert!(story(&world, &at(7), &ResourceName::cluster("demo")).is_none(), "it was not there yet");
+}
+
+#[test]
+fn what_is_unknown_has_no_story() {
+    let (world, _) = lived();
+    for name in ["actions/a999.0", "decisions/999.0", "clusters/nothing", "sizes/25cc"] {
+        assert!(story(&world, &world.state, &name.parse().unwrap()).is_none(), "{name}");
+    }
+}

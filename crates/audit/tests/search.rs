@@ -1,0 +1,120 @@
+//! Looking for what somebody did, or what happened to a cluster.
+
+mod world;
+
+use loadline_audit::search::{Found, Kind, Wanted, search};
+use loadline_audit::{Scanned, Trail, TrailNames};
+use loadline_state_machine::{Command, OptionValue, Seen, Span, StrategyKind, Time};
+use world::World;
+
+fn lived() -> World {
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    world.strategy("alice", "demo", StrategyKind::TargetSize, &[("size", OptionValue::Text("25cc".into()))]);
+    world.report("demo", Span::default(), vec![Seen::Activity { idle_for: None }]);
+    world.carry_out();
+    world.pass(Span::from_secs(60));
+    world.cluster("bob", "other");
+    world.ask("bob", vec![Command::RenameCluster { name: "other".into(), to: "later".into(), etag: None }]);
+    world.ask("alice", vec![Command::PauseCluster { cluster: "later".into(), reason: "x".into(), expires_in: None }]);
+    world.try_ask("mallory", vec![Command::DropCluster { name: "nothing".into(), etag: None, allow_missing: false }]);
+    world
+}
+
+fn found(world: &World, wanted: &Wanted, before: Option<u64>, count: usize) -> Found {
+    let scanned = Scanned::read(world, || {}).unwrap();
+    let trail = Trail { source: world, index: &scanned };
+    search(&trail, wanted, &TrailNames::new(trail, None), before, count).unwrap()
+}
+
+fn all(world: &World, wanted: &Wanted) -> Vec<String> {
+    let found = found(world, wanted, None, usize::MAX);
+    assert_eq!(found.next, None);
+    found.rows.iter().map(|row| format!("{} {} {}", row.index, row.actor.as_deref().unwrap_or("-"), row.what)).collect()
+}
+
+fn wanted() -> Wanted {
+    Wanted::default()
+}
+
+fn kinds(names: &[&str]) -> Vec<Kind> {
+    names.iter().map(|name| Kind::read(name).unwrap()).collect()
+}
+
+#[test]
+fn conditions_that_are_given_together_must_hold_of_the_same_row() {
+    let world = lived();
+    let trail_of = |name: &str| {
+        let scanned = Scanned::read(&world, || {}).unwrap();
+        Trail { source: &world, index: &scanned }.cluster_named(name, None).unwrap()
+    };
+    let later = trail_of("later");
+    assert_eq!(later, trail_of("other"), "a cluster is found by the name that it had");
+    assert_eq!(trail_of("never"), None);
+    let by_bob = all(&world, &Wanted { actor: Some("bob".into()), ..wanted() });
+    assert_eq!(
+        by_bob,
+        ["15 bob cluster other renamed to later", "14 bob cluster later created as c14.0"]
+            .map(|row| row.replace("cluster later created", "cluster other created"))
+    );
+    let on_later = all(&world, &Wanted { cluster: later, ..wanted() });
+    assert_eq!(on_later.len(), 3, "{on_later:?}");
+    let both = all(&world, &Wanted { cluster: later, actor: Some("alice".into()), ..wanted() });
+    assert_eq!(both, ["16 alice later paused: x"]);
+    let asked = all(&world, &Wanted { kinds: kinds(&["create-cluster"]), ..wanted() });
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    let happened = all(&world, &Wanted { kinds: kinds(&["ClusterPaused", "clusterrenamed"]), ..wanted() });
+    assert_eq!(happened.len(), 2, "{happened:?}");
+    assert!(Kind::read("Nonsense").is_err());
+}
+
+#[test]
+fn signals_are_shown_to_whoever_asks_for_them() {
+    let world = lived();
+    let whole = all(&world, &wanted());
+    assert!(!whole.iter().any(|row| row.contains("saw of")), "{whole:?}");
+    for kind in ["SignalsReported", "ReportSignals"] {
+        let signals = all(&world, &Wanted { kinds: kinds(&[kind]), actor: Some("watcher".into()), ..wanted() });
+        assert_eq!(signals, ["10 watcher watcher saw of demo: no activity"], "{kind}");
+    }
+}
+
+#[test]
+fn what_was_refused_is_told_with_who_asked() {
+    let world = lived();
+    let refused = all(&world, &Wanted { actor: Some("mallory".into()), ..wanted() });
+    assert_eq!(refused, ["17 mallory asked for, and nothing came of it: refused, a repeat, or so already"]);
+}
+
+#[test]
+fn time_bounds_what_is_found_on_both_sides() {
+    let world = lived();
+    let minute = Time::from_millis(world::NOON.as_millis() + 60_000);
+    let since = all(&world, &Wanted { since: Some(minute), ..wanted() });
+    let until = all(&world, &Wanted { until: Some(world::NOON), ..wanted() });
+    let whole = all(&world, &wanted());
+    assert_eq!(since.len() + until.len(), whole.len());
+    assert!(since.iter().all(|row| row.split(' ').next().unwrap().parse::<u64>().unwrap() >= 13), "{since:?}");
+    let before = Time::from_millis(world::NOON.as_millis() - 1);
+    assert_eq!(all(&world, &Wanted { until: Some(before), ..wanted() }), Vec::<String>::new());
+}
+
+#[test]
+fn pages_together_are_the_whole_without_a_gap_or_a_repeat() {
+    let world = lived();
+    for wanted in [wanted(), Wanted { actor: Some("alice".into()), ..wanted() }] {
+        let whole = found(&world, &wanted, None, usize::MAX).rows;
+        for count in [1, 2, 5] {
+            let (mut rows, mut before) = (Vec::new(), None);
+            loop {
+                let page = found(&world, &wanted, before, count);
+                rows.extend(page.rows);
+                before = page.next;
+                if before.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(rows, whole, "{count} at a time");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Where a command gets a history from: an export, the folder of a node that has stopped, or, with neither, the running group of the
+//! context, whose history is exported into a temporary file.
+//!
+//! Whatever it is read from, it is the same to whoever reads it: a [`loadline_audit::Source`].
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use loadline_audit::{ExportFile, Kept, Moment, ReplayError, Source, SourceError, Start, with_causes};
+use loadline_client::HistoryRange;
+use loadline_state_machine::State;
+
+use crate::commands::Session;
+use crate::exit::{Exit, Failed};
+
+/// Which history; that of the running group if none is named.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct HistoryArgs {
+    /// Read an export; no node is needed
+    #[arg(long, value_name = "FILE", conflicts_with = "data_dir")]
+    pub(crate) file: Option<PathBuf>,
+    /// Read the folder of a node that is stopped
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+/// A history, and what to call it.
+#[derive(Debug)]
+pub(crate) struct History {
+    pub(crate) source: Box<dyn Source>,
+    /// For people: which file or folder.
+    pub(crate) called: String,
+    /// Where it is kept for as long as it is read.
+    _temp: Option<tempfile::NamedTempFile>,
+}
+
+impl HistoryArgs {
+    /// Whether one is named; without, a running group is asked.
+    pub(crate) fn is_given(&self) -> bool {
+        self.file.is_some() || self.data_dir.is_some()
+    }
+
+    /// The one that is named.
+    pub(crate) fn open(&self) -> Result<History, Failed> {
+        match (&self.file, &self.data_dir) {
+            (Some(file), _) => of_file(file, file.display().to_string(), None),
+            (None, Some(folder)) => of_folder(folder),
+            (None, None) => {
+                Err(Failed::usage("which history? Name an export with --file, or a folder with --data-dir"))
+            }
+        }
+    }
+}
+
+fn of_file(path: &Path, called: String, temp: Option<tempfile::NamedTempFile>) -> Result<History, Failed> {
+    if !path.exists() {
+        return Err(Failed::new(Exit::NotFound, format!("{called} is not there")));
+    }
+    let file = ExportFile::open(path).map_err(|error| {
+        unreadable(&called, &error).hint(format!("what is wrong with it: loadline audit verify {called}"))
+    })?;
+    Ok(History { source: Box::new(file), called, _temp: temp })
+}
+
+fn of_folder(folder: &Path) -> Result<History, Failed> {
+    let called = folder.display().to_string();
+    // Opening makes what is missing, as a node that starts would; nobody wants a folder for a slip of the finger.
+    if !folder.join("journal").is_dir() {
+        return Err(Failed::new(
+            Exit::NotFound,
+            format!("{called} is not the data folder of a node: it has no journal"),
+        ));
+    }
+    let kept = Kept::open(folder).map_err(|error| unreadable(&called, &error))?;
+    Ok(History { source: Box::new(kept), called, _temp: None })
+}
+
+fn unreadable(called: &str, error: &SourceError) -> Failed {
+    Failed::new(Exit::Failure, format!("{called}: {}", with_causes(error)))
+}
+
+impl History {
+    /// Everything that a node of the running group keeps without a gap.
+    pub(crate) async fn of_group(session: &Session<'_>) -> Result<History, Failed> {
+        let mut temp = tempfile::NamedTempFile::new()?;
+        let range = HistoryRange { from: None, to: None, reading: session.reading };
+        let watched = session.console.watched;
+        crate::commands::audit::fetch(&session.client, &range, temp.as_file_mut(), watched).await?;
+        let path = temp.path().to_owned();
+        of_file(&path, "the history of the group".to_owned(), Some(temp))
+    }
+
+    /// Where a replay to a moment begins: with the first entry of all, or, if the history has only a later part, with the state that
+    /// it begins with. `near`: with the newest kept state before the moment, whatever else there is.
+    pub(crate) fn start(&self, to: Moment, near: bool) -> Result<Start, Failed> {
+        let Some(range) = self.source.range() else { return Ok(Start::Beginning) };
+        if near {
+            return self.nearest(to, *range.end());
+        }
+        if *range.start() == 1 {
+            return Ok(Start::Beginning);
+        }
+        // The state right before the first entry, or one behind it if nothing better is kept.
+        match self.kept(*range.start() - 1)? {
+            Some(state) => Ok(Start::From(Box::new(state))),
+            None => self.nearest(to, *range.end()),
+        }
+    }
+
+    /// Of a time, it is not known before which entry that is: the newest state of all that is early enough is looked for from the end.
+    fn nearest(&self, to: Moment, end: u64) -> Result<Start, Failed> {
+        let mut not_after = match to {
+            Moment::Index(index) => index,
+            Moment::Time(_) | Moment::End => end,
+        };
+        loop {
+            match self.kept(not_after)? {
+                None => return Ok(Start::Beginning),
+                Some(state) if to.holds(state.applied().0, state.now()) => return Ok(Start::From(Box::new(state))),
+                Some(state) => match state.applied().0.checked_sub(1) {
+                    Some(before) => not_after = before,
+                    None => return Ok(Start::Beginning),
+                },
+            }
+        }
+    }
+
+    fn kept(&self, not_after: u64) -> Result<Option<State>, Failed> {
+        self.source.start(not_after).map_err(|error| unreadable(&self.called, &error))
+    }
+
+    /// How many entries a replay will go through, as far as that can be told.
+    pub(crate) fn expected(&self, start: &Start, to: Moment) -> Option<u64> {
+        let end = match to {
+            Moment::Index(index) => index,
+            Moment::Time(_) => return None,
+            Moment::End => *self.source.range()?.end(),
+        };
+        let began = match start {
+            Start::From(state) => state.applied().0,
+            Start::Beginning | Start::Snapshot { .. } => 0,
+        };
+        Some(end.saturating_sub(began))
+    }
+
+    /// How many entries there are.
+    pub(crate) fn len(&self) -> Option<u64> {
+        self.source.range().map(|range| range.end() - range.start() + 1)
+    }
+}
+
+impl From<ReplayError> for Failed {
+    fn from(error: ReplayError) -> Failed {
+        let exit = match error {
+            ReplayError::NotYet { .. } => Exit::NotFound,
+            _ => Exit::Failure,
+        };
+        let failed = Failed::new(exit, with_causes(&error));
+        match error {
+            ReplayError::Begins { .. } => {
+                failed.hint("a node that was there from the start, or an export of it, has more")
+            }
+            ReplayError::Differs { .. } => {
+                failed.hint("the history was changed since it was made: see loadline audit verify")
+            }
+            _ => failed,
+        }
+    }
+}
