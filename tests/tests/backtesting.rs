@@ -31,7 +31,9 @@ fn file(group: &Group, name: &str, text: &str) -> Result<String> {
 async fn seconds_pass(group: &Group) -> Result<()> {
     let applied = || status(group).ok()?.iter().filter_map(|node| node["applied_index"].as_u64()).max();
     let before = applied().context("no node has applied anything")?;
-    eventually("a few seconds of the log", PATIENCE, async || applied().filter(|now| *now >= before + 3)).await.map(drop)
+    eventually("a few seconds of the log", PATIENCE, async || applied().filter(|now| *now >= before + 3))
+        .await
+        .map(drop)
 }
 
 /// Index and hash of every node.
@@ -61,7 +63,8 @@ async fn what_if_says_who_would_decide_differently_and_leaves_no_trace() -> Resu
     }
     let change = "CREATE SCALING STRATEGY FOR CLUSTER one TYPE TARGET SIZE WITH (SIZE = '100cc');";
     let change = file(&group, "change.sql", change)?;
-    let same = file(&group, "same.sql", "ALTER SCALING STRATEGY FOR ALL CLUSTERS TYPE TARGET SIZE UPDATE (SIZE = '25cc')")?;
+    let same =
+        file(&group, "same.sql", "ALTER SCALING STRATEGY FOR ALL CLUSTERS TYPE TARGET SIZE UPDATE (SIZE = '25cc')")?;
     agreement(&group, 3).await?;
     let before = eventually("nothing more is written", PATIENCE, async || {
         let first = standing(&group).ok()?;
@@ -134,7 +137,12 @@ async fn a_backtest_does_what_the_nodes_did_and_with_a_change_what_they_would_ha
         compared(&group, &[&["backtest", "--data-dir", &data, "--since", since], words].concat())
     };
     let (tried, different) = past("1h", &["--no-change"])?;
-    ensure!(!different && tried["fidelity"]["reproduced"] == true, "{:#} {:#}", tried["fidelity"], tried["assumptions"]);
+    ensure!(
+        !different && tried["fidelity"]["reproduced"] == true,
+        "{:#} {:#}",
+        tried["fidelity"],
+        tried["assumptions"]
+    );
     let count = tried["fidelity"]["recorded_actions"].as_u64().unwrap_or(0);
     ensure!(count >= settled as u64, "{settled} actions were seen, and {count} are in the record");
     ensure!(tried["recorded"]["actions"] == tried["unchanged"]["actions"], "{tried:#}");
@@ -150,7 +158,8 @@ async fn a_backtest_does_what_the_nodes_did_and_with_a_change_what_they_would_ha
     ensure!(hours("changed") >= hours("unchanged"), "{:#} {:#}", tried["unchanged"], tried["changed"]);
     ensure!(tried["effect"]["first_difference"]["cluster"] == "demo", "{:#}", tried["effect"]);
 
-    let output = run(&group, &["backtest", "--data-dir", &data, "-f", &file(&group, "bad.sql", "DROP CLUSTER nobody")?])?;
+    let output =
+        run(&group, &["backtest", "--data-dir", &data, "-f", &file(&group, "bad.sql", "DROP CLUSTER nobody")?])?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(4) && said.contains("bad.sql: line 1, DROP CLUSTER nobody: "), "{said}");
     Ok(())

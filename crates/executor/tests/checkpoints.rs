@@ -33,13 +33,12 @@ fn sleeper(model: &Model) -> ClusterId {
     cluster
 }
 
-fn seen(model: &Model, idle_for: Span) {
-    let state = model.state();
-    let sequence = state.collector("watcher").map_or(1, |known| known.sequence + 1);
-    let seen = Seen::Activity { idle_for: Some(idle_for) };
+/// A collector says for the first time that nobody has used it for two hours; before, nobody knew.
+fn falls_asleep(model: &Model) {
+    let seen = Seen::Activity { idle_for: Some(Span::from_hours(2)) };
     let observations = vec![Observation { age: Span::from_millis(0), seen }];
     let clusters = vec![ClusterReport { cluster: ClusterRef::Name("demo0".to_owned()), observations }];
-    model.must(Command::ReportSignals { collector: "watcher".to_owned(), sequence, clusters });
+    model.must(Command::ReportSignals { collector: "watcher".to_owned(), sequence: 1, clusters });
 }
 
 fn runs(state: &State, cluster: ClusterId) -> bool {
@@ -65,10 +64,9 @@ async fn what_is_suspended_is_checkpointed_where_the_leader_says_that_it_can_be(
         let mut node = Node::new(&model, 1, backends);
         node.lead();
         model.want("demo0", "25cc");
-        seen(&model, Span::from_millis(0));
         model.until("it runs", PATIENCE, |state| runs(state, cluster)).await;
         assert_eq!(model.state().keeps_checkpoints(PLACE), keeps);
-        seen(&model, Span::from_hours(2));
+        falls_asleep(&model);
         model.until("it sleeps", PATIENCE, |state| sleeps(state, cluster)).await;
         let mut expected = vec!["create_replica", "cordon_replica", "drain_replica", "drop_replica"];
         if keeps {
@@ -87,7 +85,6 @@ async fn the_next_leader_says_what_its_own_backends_can_do() {
     let mut first = Node::new(&model, 1, backends);
     first.lead();
     model.want("demo0", "25cc");
-    seen(&model, Span::from_millis(0));
     model.until("it runs", PATIENCE, |state| runs(state, cluster)).await;
     model.until("it is known", PATIENCE, |state| state.keeps_checkpoints(PLACE)).await;
     let said_at = model.state().applied();
@@ -101,7 +98,7 @@ async fn the_next_leader_says_what_its_own_backends_can_do() {
     let mut second = Node::new(&model, 2, loadline_executor::Backends::new().with(PLACE, told_otherwise));
     second.lead();
     model.until("it is said otherwise", PATIENCE, |state| !state.keeps_checkpoints(PLACE)).await;
-    seen(&model, Span::from_hours(2));
+    falls_asleep(&model);
     model.until("it sleeps", PATIENCE, |state| sleeps(state, cluster)).await;
     assert!(!done(&backend).contains(&"checkpoint_replica"), "{:?}", done(&backend));
     let statuses = model.settled().into_values().flatten().map(|it| it.status);

@@ -93,8 +93,13 @@ fn panel(svg: &mut String, left: f64, title: &str, lines: &[Line<'_>]) {
         let points: Vec<(f64, f64)> = line.points.iter().map(|(px, py)| (x(*px), y(*py))).collect();
         polyline(svg, &points, line.stroke);
         for (px, py) in &line.points {
-            let _ =
-                writeln!(svg, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{}\"/>", x(*px), y(*py), line.stroke.colour);
+            let _ = writeln!(
+                svg,
+                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{}\"/>",
+                x(*px),
+                y(*py),
+                line.stroke.colour
+            );
         }
         legend(svg, left + f64::from(place) * 88.0, HEIGHT - 20.0, line.label, line.stroke);
     }

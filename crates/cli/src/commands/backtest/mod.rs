@@ -11,8 +11,8 @@ mod shown;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use loadline_audit::{Change, with_causes};
 use loadline_audit::backtest::{BacktestError, Bound, Phase, Trial, backtest};
+use loadline_audit::{Change, with_causes};
 use loadline_state_machine::{Span, Time};
 
 use super::Session;
@@ -110,8 +110,9 @@ fn failed(error: BacktestError, file: &str, history: &str) -> Failed {
             refused(file, &error).hint("it is tried on the state at the beginning of the window")
         }
         BacktestError::Replay(error) => error.into(),
-        BacktestError::NoWindow { .. } | BacktestError::Restored { .. } => Failed::usage(format!("{history}: {error}"))
-            .hint("choose the window with --since and --until"),
+        BacktestError::NoWindow { .. } | BacktestError::Restored { .. } => {
+            Failed::usage(format!("{history}: {error}")).hint("choose the window with --since and --until")
+        }
         BacktestError::Empty => Failed::new(Exit::NotFound, format!("{history}: {error}")),
         BacktestError::Source(_) => Failed::new(Exit::Failure, format!("{history}: {}", with_causes(&error))),
     }

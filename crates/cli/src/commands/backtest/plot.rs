@@ -131,7 +131,11 @@ fn step_of(highest_milli: u64) -> u64 {
 }
 
 fn shown(milli: u64) -> String {
-    if milli.is_multiple_of(1_000) { (milli / 1_000).to_string() } else { format!("{}.{}", milli / 1_000, milli % 1_000 / 100) }
+    if milli.is_multiple_of(1_000) {
+        (milli / 1_000).to_string()
+    } else {
+        format!("{}.{}", milli / 1_000, milli % 1_000 / 100)
+    }
 }
 
 /// The moments under which their time is written.
@@ -160,7 +164,8 @@ mod tests {
 
     #[test]
     fn an_axis_has_at_most_five_steps_of_a_round_size() {
-        for (highest, step) in [(0, 500), (1_000, 500), (3_000, 1_000), (7_000, 2_000), (24_000, 5_000), (480_000, 100_000)]
+        for (highest, step) in
+            [(0, 500), (1_000, 500), (3_000, 1_000), (7_000, 2_000), (24_000, 5_000), (480_000, 100_000)]
         {
             assert_eq!(step_of(highest), step, "{highest}");
             assert!(highest.div_ceil(step_of(highest)) <= 6, "{highest}");
@@ -170,7 +175,8 @@ mod tests {
     #[test]
     fn a_line_goes_in_steps_from_one_end_to_the_other() {
         let axis = Axis { from_ms: 1_000, to_ms: 2_000 };
-        let points = [(1_500, 1_000), (1_600, 1_000), (1_750, 3_000)].map(|(at_ms, value_milli)| Point { at_ms, value_milli });
+        let points =
+            [(1_500, 1_000), (1_600, 1_000), (1_750, 3_000)].map(|(at_ms, value_milli)| Point { at_ms, value_milli });
         #[expect(clippy::cast_precision_loss, reason = "small numbers")]
         let drawn = steps_of(&points, &axis, |value| value as f64);
         let x = |share: f64| LEFT + share * PANEL_WIDTH;

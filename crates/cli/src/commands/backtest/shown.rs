@@ -62,12 +62,8 @@ impl View for Row {
 struct Unchanged(Row);
 
 impl View for Unchanged {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("FIGURE"),
-        Column::always("RECORDED"),
-        Column::always("MODEL"),
-        Column::always("DIFFERENCE"),
-    ];
+    const COLUMNS: &'static [Column] =
+        &[Column::always("FIGURE"), Column::always("RECORDED"), Column::always("MODEL"), Column::always("DIFFERENCE")];
 
     fn cells(&self) -> Vec<String> {
         [&self.0.figure, &self.0.recorded, &self.0.model, &self.0.difference].map(String::clone).into()
