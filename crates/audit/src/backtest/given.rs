@@ -311,6 +311,7 @@ fn from_outside(command: &Command) -> Option<Command> {
         | Command::WakeCluster { .. }
         | Command::OverrideCluster { .. }
         | Command::ClearOverride { .. }
+        | Command::DescribeBackend { .. }
         | Command::CreateSignal { .. } => {}
     }
     Some(command)

@@ -312,9 +312,12 @@ impl Model {
         requests
     }
 
-    /// The same command with the names that clusters have in this run.
+    /// The same command with the names that clusters have in this run, under its leader.
     fn translated(&mut self, command: &Command) -> Command {
         let mut command = command.clone();
+        if let Command::DescribeBackend { epoch, .. } = &mut command {
+            *epoch = self.state.epoch().unwrap_or(*epoch);
+        }
         if self.renamed.is_empty() {
             return command;
         }

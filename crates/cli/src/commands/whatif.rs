@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use loadline_audit::whatif::{Different, Outlook, WhatIf, whatif};
-use loadline_audit::{Change, ChangeError, Moment, replay};
+use loadline_audit::{Change, ChangeError, Moment, replay, words};
 use loadline_client::SnapshotPart;
-use loadline_state_machine::{Actor, Planned, Proof, Reason, State, Step};
+use loadline_state_machine::{Actor, Planned, Proof, Reason, State};
 use serde::Serialize;
 
 use super::Session;
@@ -218,13 +218,7 @@ impl OutlookView {
 
 impl PlannedView {
     fn of(planned: &Planned) -> PlannedView {
-        let step = match &planned.step {
-            Step::Create(made) => format!("create {} of size {}", made.name, made.size),
-            Step::Replace { old, new, .. } => {
-                format!("replace {} of size {} by {} of size {}", old.name, old.size, new.name, new.size)
-            }
-            Step::Drop { replica, .. } => format!("drop {} of size {}", replica.name, replica.size),
-        };
+        let step = words::step(&planned.step);
         let (strategy, reason) = (planned.by.code(), planned.reason.code());
         PlannedView { step, strategy, reason, text: planned.reason.to_string() }
     }
