@@ -14,6 +14,11 @@ fn commands() -> Vec<Vec<&'static str>> {
     README.lines().filter_map(line).map(|words| words.split_whitespace().collect()).collect()
 }
 
+/// The statements that the README has its reader write into `change.sql`.
+fn change() -> &'static str {
+    README.split("```sql\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap_or_default()
+}
+
 struct Home(tempfile::TempDir);
 
 impl Home {
@@ -48,15 +53,37 @@ fn the_commands_of_the_readme_do_what_it_says() -> Result<()> {
     ensure!(header == ["NODE", "PID", "ROLE", "GRPC", "HTTP", "SQL"], "{started}");
     ensure!(started.lines().count() == 4 && started.matches("leader").count() == 1, "{started}");
 
+    std::fs::write(home.0.path().join("change.sql"), change())?;
     let commands = commands();
-    ensure!(commands.len() >= 6, "the README has lost its commands: {commands:?}");
+    ensure!(commands.len() >= 12, "the README has lost its commands: {commands:?}");
     let mut killed = None;
+    let mut tried = None;
     for words in &commands {
         // A watch has no end, and the end of all nodes comes last.
         if words.contains(&"-w") || words.starts_with(&["dev", "stop"]) {
             continue;
         }
-        let said = home.must(words)?;
+        if ["whatif", "backtest"].contains(&words[0]) {
+            // That something would be different is an answer, too.
+            let output = home.run(words)?;
+            let stderr = String::from_utf8(output.stderr)?;
+            ensure!(matches!(output.status.code(), Some(0 | 1)), "{words:?} ended with {}: {stderr}", output.status);
+            ensure!(!output.stdout.is_empty() || !stderr.is_empty(), "{words:?} says nothing");
+            if words[0] == "whatif" {
+                let revision = stderr.split("at revision ").nth(1).and_then(|rest| rest.split([' ', '\n']).next());
+                tried = Some(revision.with_context(|| format!("no revision: {stderr}"))?.to_owned());
+            } else {
+                let said = String::from_utf8(output.stdout)?;
+                ensure!(said.contains("replica-hours") && said.contains("cost"), "{said}");
+            }
+            continue;
+        }
+        let given = |word: &&'static str| match (*word, &tried) {
+            ("REVISION", Some(revision)) => revision.clone(),
+            (word, _) => word.to_owned(),
+        };
+        let given: Vec<String> = words.iter().map(given).collect();
+        let said = home.must(&given.iter().map(String::as_str).collect::<Vec<_>>())?;
         if words.starts_with(&["dev", "kill"]) {
             killed = Some(said);
         } else if words.starts_with(&["get", "actions", "--cluster"]) {
@@ -67,6 +94,7 @@ fn the_commands_of_the_readme_do_what_it_says() -> Result<()> {
         }
     }
     ensure!(killed.is_some(), "the README no longer kills the leader");
+    ensure!(tried.is_some(), "the README no longer tries a change first");
     home.must(&["dev", "stop"])?;
     Ok(())
 }

@@ -95,6 +95,23 @@ async fn follower(group: &Group) -> Result<String> {
     Ok(other.context("a follower")?.1.http.clone())
 }
 
+/// What a replica of `demo` says of itself, or left behind.
+fn read(machine: &Machine, file: &str) -> Result<Value> {
+    let clusters = std::fs::read_dir(machine.folder().join("replicas"))?;
+    let paths = clusters.map(|cluster| Ok(cluster?.path().join("r1_auto").join(file)));
+    let path = paths.collect::<Result<Vec<_>>>()?.into_iter().next().context("no replica was ever there")?;
+    Ok(serde_json::from_slice(&std::fs::read(&path).with_context(|| path.display().to_string())?)?)
+}
+
+fn life(machine: &Machine) -> Result<Value> {
+    read(machine, "life.json")
+}
+
+/// The life of which something was kept.
+fn checkpoint(machine: &Machine) -> Result<Value> {
+    Ok(read(machine, "checkpoint.json")?["incarnation"].clone())
+}
+
 fn is_at_rest(machine: &Machine) -> Result<()> {
     let running = machine.running()?;
     ensure!(running.is_empty(), "{running:#?}");
@@ -112,6 +129,10 @@ async fn a_cluster_falls_asleep_after_the_threshold_and_wakes_by_api_and_by_acti
     let idle_ms = asleep.scaled_to_zero_ms - asleep.last_activity_ms;
     ensure!(idle_ms > IDLE_AFTER_MS, "asleep {idle_ms} ms after it was used");
     is_at_rest(&machine)?;
+    let slept = machine.given()?;
+    let verbs: Vec<&str> = slept.iter().map(|given| given.verb.as_str()).collect();
+    ensure!(verbs == ["create", "cordon", "drain", "checkpoint", "drop"], "{verbs:?}");
+    let kept = checkpoint(&machine)?;
     let described = said(&group, &["describe", "cluster", "demo"])?;
     ensure!(described.contains("Scaled to zero:"), "{described}");
     let figures = scaled::metrics(&group.members[leader(&group).await?].http).await?;
@@ -134,6 +155,8 @@ async fn a_cluster_falls_asleep_after_the_threshold_and_wakes_by_api_and_by_acti
     ensure!(answer["policy_id"] == asleep.strategy, "{answer}");
     let running = machine.running()?;
     ensure!(running.len() == 1 && running[0].ready, "{running:#?}");
+    let restored = life(&machine)?;
+    ensure!(kept.is_string() && restored["restored_from"] == kept, "{kept} {restored:#}");
     let awake = state(&asks).await?;
     ensure!(awake.wake_reason == "webhook" && awake.ready && awake.estimated_ready_ms.is_some(), "{awake:?}");
 
@@ -157,6 +180,16 @@ async fn a_cluster_falls_asleep_after_the_threshold_and_wakes_by_api_and_by_acti
     let told = said(&group, &["wake", "demo", "--wait"])?;
     ensure!(told.contains("demo ready") || told.contains("demo already_running"), "{told}");
     ensure!(state(&asks).await?.wake_reason != "activity");
+
+    // By the name of the cluster and the id of the strategy, which are the same one here.
+    let both = json!({ "policy_ids": ["demo", asleep.strategy] });
+    let (_, named) = http(&address, "POST", "/api/v1/scaling/wake", Some(&both)).await?;
+    let expected = json!({
+        "woken": 0,
+        "already_running": 1,
+        "policies": [{ "policy_id": asleep.strategy, "cluster": "demo", "status": "already_running" }],
+    });
+    ensure!(named == expected, "{named}");
 
     // What is wrong is said with what would be right.
     let (code, wrong) = http(&address, "POST", &format!("{policy}/wake"), Some(&json!({ "reason": "bored" }))).await?;
@@ -242,6 +275,7 @@ async fn an_override_keeps_a_minimum_until_it_is_over_and_a_paused_cluster_says_
     let output = run(&group, &["wake", "demo", "--wait"])?;
     let said_so = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.code() == Some(6) && said_so.contains("not ready within 2s"), "{output:?}");
+    ensure!(said_so.contains("demo is held") && said_so.contains("pause"), "{said_so}");
     let address = follower(&group).await?;
     let wake = json!({ "wait_for_ready": true });
     let (code, late) = http(&address, "POST", "/api/v1/scaling/policies/demo/wake", Some(&wake)).await?;

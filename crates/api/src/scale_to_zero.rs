@@ -72,3 +72,41 @@ pub fn savings_day(saved: &SavingsDay, state: &State) -> v1::SavingsDay {
         hourly_micros: saved.row.hourly_micros,
     }
 }
+
+/// What amounts are shown as when only whole units of so many are, such that the parts add up to the whole: each is what the sum up
+/// to it gains by it. The whole is rounded down, and no part is off by as much as one unit.
+pub fn parts_that_add_up(amounts: impl IntoIterator<Item = u64>, unit: u64) -> Vec<u64> {
+    let mut sum = 0_u64;
+    let part = |amount: u64| {
+        let before = sum / unit;
+        sum = sum.saturating_add(amount);
+        sum / unit - before
+    };
+    amounts.into_iter().map(part).collect()
+}
+
+/// What amounts of savings are shown in: a cent is so many millionths.
+pub const CENT_MICROS: u64 = 10_000;
+/// What times are shown in: a hundredth of an hour is so many milliseconds.
+pub const HOUR_HUNDREDTH_MILLIS: u64 = 36_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_add_up_to_what_the_whole_is_shown_as() {
+        // Three days of 1.659999: 4.979997 in all, which is shown as 4.97.
+        assert_eq!(parts_that_add_up([1_659_999; 3], CENT_MICROS), [165, 166, 166]);
+        assert_eq!(parts_that_add_up([], CENT_MICROS), [0; 0]);
+        assert_eq!(parts_that_add_up([9_999, 1, 9_999], CENT_MICROS), [0, 1, 0]);
+        for step in 1..200_u64 {
+            let amounts: Vec<u64> = (0..50).map(|day| day * step * 7_919 % 3_000_000).collect();
+            let shown = parts_that_add_up(amounts.iter().copied(), CENT_MICROS);
+            assert_eq!(shown.iter().sum::<u64>(), amounts.iter().sum::<u64>() / CENT_MICROS);
+            let near = |(amount, cents): (&u64, &u64)| (cents * CENT_MICROS).abs_diff(*amount) < CENT_MICROS;
+            assert!(amounts.iter().zip(&shown).all(near), "{amounts:?} {shown:?}");
+        }
+        assert_eq!(parts_that_add_up([u64::MAX, 5], 1), [u64::MAX, 0]);
+    }
+}

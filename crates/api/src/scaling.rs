@@ -188,6 +188,7 @@ fn planned(planned: &Planned) -> v1::PlannedStep {
     let (step, replica, old) = match &planned.step {
         Step::Create(replica) => ("create", replica, None),
         Step::Drop { replica, .. } => ("drop", replica, None),
+        Step::Suspend { replica, .. } => ("suspend", replica, None),
         Step::Replace { old, new, .. } => ("replace", new, Some(old)),
     };
     v1::PlannedStep {

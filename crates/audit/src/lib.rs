@@ -8,6 +8,8 @@
 //! - [`explain`]: why something is as it is, with where each part of the answer comes from.
 //! - [`trail`]: finding things through an index; [`search`]: what somebody did, or what happened to a cluster.
 //! - [`part`]: what is over, as rows; [`words`]: what each event says to people; [`sqlite`]: all of it as a file that `sqlite3` opens.
+//! - [`change`]: statements that somebody wants to try; [`whatif`]: what they would make of a state now; [`backtest`]: what they
+//!   would have made of a window of the past.
 //!
 //! Everything here works on bytes that are at rest, with the same state machine that made them: no node needs to run, and nothing
 //! that is asked here leaves a trace in the log.
@@ -15,6 +17,8 @@
 //! Deliberately not here: how the bytes got there (`loadline-raft-node`), how they are kept (`loadline-log`), asking a running
 //! group for them (`loadline-client`), and showing what came out (`loadline-cli`).
 
+pub mod backtest;
+pub mod change;
 #[cfg(any(test, feature = "testing"))]
 pub mod day;
 pub mod diff;
@@ -30,8 +34,10 @@ pub mod source;
 pub mod sqlite;
 pub mod trail;
 pub mod verify;
+pub mod whatif;
 pub mod words;
 
+pub use change::{Change, ChangeError};
 pub use export::ExportFile;
 pub use kept::Kept;
 pub use replay::{Moment, ReplayError, Replayed, Start, Step, begin, replay, replay_while};

@@ -178,6 +178,11 @@ pub fn words(event: &Event, names: &dyn ClusterNames) -> String {
             format!("override of {} ended: {}", called(*cluster), ended(*reason))
         }
 
+        Event::BackendDescribed { backend, checkpoints: true } => {
+            format!("backend {backend} keeps checkpoints of what is suspended")
+        }
+        Event::BackendDescribed { backend, checkpoints: false } => format!("backend {backend} keeps no checkpoints"),
+
         Event::CourseNoted { cluster, kind, .. } => format!("{kind} noted what it recommends for {}", called(*cluster)),
     }
 }
@@ -263,10 +268,11 @@ fn ended(reason: ResumeReason) -> &'static str {
 }
 
 /// What a step of a plan does.
-pub(crate) fn step(step: &Step) -> String {
+pub fn step(step: &Step) -> String {
     match step {
         Step::Create(it) => format!("create replica {} of size {}", it.name, it.size),
         Step::Drop { replica, .. } => format!("drop replica {} of size {}", replica.name, replica.size),
+        Step::Suspend { replica, .. } => format!("suspend replica {} of size {}", replica.name, replica.size),
         Step::Replace { old, new, .. } => {
             format!("replace {} of size {} by {} of size {}", old.name, old.size, new.name, new.size)
         }

@@ -16,8 +16,10 @@ use loadline_executor::backends::local::replica::ReplicaOptions;
 use crate::audit_args::AuditVerb;
 use crate::bench::Bench;
 use crate::commands::action::ActionVerb;
+use crate::commands::backtest::BacktestArgs;
 use crate::commands::load::LoadArgs;
 use crate::commands::sql::SqlArgs;
+use crate::commands::whatif::WhatIfArgs;
 use crate::dev::DevArgs;
 use crate::history::HistoryArgs;
 use crate::moment::parse_moment;
@@ -224,6 +226,9 @@ pub(crate) enum Verb {
     Apply {
         #[command(flatten)]
         file: FileArgs,
+        /// Only if nothing that the file names has changed after this revision, such as the one that whatif has shown
+        #[arg(long, value_name = "REVISION")]
+        if_revision: Option<u64>,
         /// Say what would happen, and do nothing
         #[arg(long)]
         dry_run: bool,
@@ -244,6 +249,11 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         what: AuditVerb,
     },
+    /// Show which clusters would decide differently right now if statements were run; exit code 1 if any would
+    #[command(name = "whatif")]
+    WhatIf(WhatIfArgs),
+    /// Try statements on the past: what they would have done, beside what was done; exit code 1 if that differs
+    Backtest(BacktestArgs),
     /// Measure on this machine; no node is needed
     Bench {
         #[command(subcommand)]

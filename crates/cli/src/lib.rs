@@ -12,6 +12,7 @@ mod commands;
 mod console;
 mod context;
 mod dev;
+mod drawing;
 mod exit;
 mod history;
 mod hooks;

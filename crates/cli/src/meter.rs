@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 const QUIET_FOR: Duration = Duration::from_secs(2);
 
 const COUNTED: &str = "{spinner} {msg} {wide_bar} {human_pos}/{human_len} entries, {per_sec}";
+const CLUSTERS: &str = "{spinner} {msg} {wide_bar} {human_pos}/{human_len}";
 const BYTES: &str = "{spinner} {msg} {wide_bar} {bytes}/{total_bytes}";
 
 /// See the module. Dropping it takes the bar away.
@@ -26,6 +27,10 @@ impl Meter {
 
     pub(crate) fn entries(&mut self, doing: &'static str, done: u64, total: u64) {
         self.show(doing, COUNTED, done, total);
+    }
+
+    pub(crate) fn clusters(&mut self, doing: &'static str, done: u64, total: u64) {
+        self.show(doing, CLUSTERS, done, total);
     }
 
     pub(crate) fn bytes(&mut self, doing: &'static str, done: u64, total: u64) {

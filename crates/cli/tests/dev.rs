@@ -223,6 +223,13 @@ fn a_file_is_applied_all_of_it_or_nothing() {
     let edited = desk.said(&["get", "sizes", "-o", "yaml"]).replace("slots: 1", "slots: 3");
     let ended = desk.run_with(&["apply", "-f", "-"], &edited);
     assert_eq!((ended.code, ended.out.as_str()), (0, "sizes/100cc configured\n"), "{ended:?}");
+    // Guarded by a revision, it is written only if what the file names has not changed since.
+    let seen = revision.to_string();
+    let again = desk.file("again.yaml", &edited.replace("slots: 3", "slots: 4"));
+    desk.fails(&["apply", "-f", &again, "--if-revision", &seen], 4, "sizes/100cc was changed at revision");
+    assert!(desk.said(&["get", "sizes", "-o", "yaml"]).contains("slots: 3"), "a guarded apply has written");
+    let now = desk.json(&["get", "size", "100cc", "-o", "json"])["metadata"]["update_revision"].to_string();
+    assert_eq!(desk.said(&["apply", "-f", &again, "--if-revision", &now]), "sizes/100cc configured\n");
     let half = "kind: cluster\nname: fine\n---\nkind: cluster\nname: -bad\n";
     let ended = desk.run_with(&["apply", "-f", "-"], half);
     assert_eq!(ended.code, 2, "{ended:?}");

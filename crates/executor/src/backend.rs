@@ -47,6 +47,9 @@ pub struct Capabilities {
     pub calls_max: usize,
     /// How often it is looked at when nothing happens.
     pub observe_every: Duration,
+    /// Whether it keeps a checkpoint of a replica when it is asked to, from which the next one of that name goes on. Where it does,
+    /// a replica that is suspended is checkpointed before it is dropped.
+    pub checkpoints: bool,
 }
 
 /// Which cluster, for a backend. The name may change; the id does not.

@@ -78,6 +78,7 @@ where
     a_drop_ends_the_replica_it_names_and_no_newer_one(&make().await).await;
     a_replica_that_is_gone_can_be_dropped_again(&make().await).await;
     a_replica_is_cordoned_drained_and_uncordoned(&make().await).await;
+    a_checkpoint_is_kept_by_those_who_say_so(&make().await).await;
     clusters_do_not_see_each_other(&make().await).await;
     a_call_that_is_given_up_is_carried_out_once_or_never(&make().await).await;
 }
@@ -270,6 +271,34 @@ pub async fn a_replica_is_cordoned_drained_and_uncordoned(subject: &Subject) {
         talk.finds(&order, &Found::Done(first)).await;
     }
     talk.sees(&["r1_auto"]).await;
+}
+
+/// Whoever says that it keeps none is never asked to, and must not claim that it did: what was to be kept would be dropped next.
+pub async fn a_checkpoint_is_kept_by_those_who_say_so(subject: &Subject) {
+    let talk = Talk::begin(subject, 5).await;
+    let report = talk.must(&talk.order(1, 5, talk.create("r1_auto"))).await;
+    let life = talk.life("r1_auto", &report);
+    talk.sees(&["r1_auto"]).await;
+    let order = talk.order(2, 5, Call::CheckpointReplica(life.clone()));
+    if !subject.backend.capabilities().checkpoints {
+        let answer = subject.backend.execute(&order).await;
+        assert!(matches!(answer, Err(CallError::Refused { .. })), "it says that it keeps none: {answer:?}");
+        return;
+    }
+    let first = talk.must(&order).await;
+    assert_eq!(subject.backend.execute(&order).await, Ok(first.clone()), "a repeat of it is a repeat");
+    talk.finds(&order, &Found::Done(first)).await;
+    talk.sees(&["r1_auto"]).await;
+    // What is kept is for the next one of that name.
+    talk.must(&talk.order(3, 5, Call::DropReplica(life.clone()))).await;
+    talk.sees(&[]).await;
+    talk.must(&talk.order(4, 5, talk.create("r1_auto"))).await;
+    talk.sees(&["r1_auto"]).await;
+    // Of a life that is over nothing can be kept, and of the one that has the name by now nothing was asked.
+    if life.incarnation.is_some() {
+        let answer = subject.backend.execute(&talk.order(5, 5, Call::CheckpointReplica(life))).await;
+        assert!(matches!(answer, Err(CallError::Refused { retryable: false, .. })), "that life is over: {answer:?}");
+    }
 }
 
 pub async fn clusters_do_not_see_each_other(subject: &Subject) {

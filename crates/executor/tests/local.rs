@@ -4,6 +4,7 @@ mod local_support;
 
 use std::time::Duration;
 
+use loadline_executor::backends::local::LocalSize;
 use loadline_executor::conformance::{self, Subject};
 use loadline_executor::{Backend as _, CallError, Found};
 use loadline_state_machine::{Call, DrainResult, ReplicaLife, Report};
@@ -124,6 +125,49 @@ async fn a_drain_finishes_the_requests_and_takes_no_new_ones() {
         request(&address, "GET /work").await.ok().filter(|answer| answer.starts_with("HTTP/1.1 200"))
     })
     .await;
+}
+
+#[tokio::test]
+async fn the_next_replica_of_a_name_and_size_goes_on_from_the_checkpoint() {
+    let machine = Machine::new();
+    let node = machine.node_with(|config| {
+        // Whoever has to hydrate all of them has four of them after two seconds, not at once.
+        let own =
+            LocalSize { hydration_time: Some(Duration::from_secs(20)), objects: Some(40), ..LocalSize::default() };
+        config.sizes.insert("slow".to_owned(), own);
+    });
+    let made = node.execute(&order("k1", 5, 1, create_of("r1_auto", "slow"))).await.unwrap();
+    let before = sees_one(&node, "on its way", |it| it.hydration.unwrap().hydrated >= 4).await;
+    let first = ReplicaLife { size: "slow".into(), ..life("r1_auto", &made) };
+    let kept = node.execute(&order("k2", 5, 1, Call::CheckpointReplica(first.clone()))).await;
+    assert_eq!(kept, Ok(Report::Nothing));
+    node.execute(&order("k3", 5, 1, Call::DropReplica(first))).await.unwrap();
+
+    // Another size has nothing to go on from, and leaves what is kept for whoever has.
+    let other = node.execute(&order("k4", 5, 1, create("r1_auto"))).await.unwrap();
+    assert_eq!(machine.life("r1_auto")["restored_from"], serde_json::Value::Null);
+    node.execute(&order("k5", 5, 1, Call::DropReplica(life("r1_auto", &other)))).await.unwrap();
+
+    node.execute(&order("k6", 5, 1, create_of("r1_auto", "slow"))).await.unwrap();
+    let again = sees_one(&node, "ready", |replica| replica.ready).await;
+    assert_eq!(machine.life("r1_auto")["restored_from"], incarnation(&made).as_str());
+    let (was, is) = (before.hydration.unwrap().hydrated, again.hydration.unwrap().hydrated);
+    assert!(is >= was, "{is} objects at once, of {was} that were kept");
+}
+
+#[tokio::test]
+async fn what_goes_on_after_all_does_not_go_back_to_its_checkpoint_later() {
+    let machine = Machine::new();
+    let node = machine.node();
+    let made = node.execute(&order("k1", 5, 1, create("r1_auto"))).await.unwrap();
+    sees_one(&node, "hydrated", |replica| replica.hydration.unwrap().hydrated > 0).await;
+    let meant = life("r1_auto", &made);
+    node.execute(&order("k2", 5, 1, Call::CheckpointReplica(meant.clone()))).await.unwrap();
+    node.execute(&order("k3", 5, 1, Call::UncordonReplica(meant.clone()))).await.unwrap();
+    node.execute(&order("k4", 5, 1, Call::DropReplica(meant))).await.unwrap();
+    node.execute(&order("k5", 5, 1, create("r1_auto"))).await.unwrap();
+    sees_one(&node, "ready", |replica| replica.ready).await;
+    assert_eq!(machine.life("r1_auto")["restored_from"], serde_json::Value::Null);
 }
 
 #[tokio::test]

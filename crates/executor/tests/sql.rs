@@ -232,6 +232,33 @@ async fn a_replica_is_cordoned_and_drained_by_statements_and_that_shows() {
 }
 
 #[tokio::test]
+async fn a_checkpoint_is_a_statement_and_without_one_nothing_is_claimed_to_be_kept() {
+    let database = Database::create().await;
+    let keeping = |config: &mut SqlConfig| {
+        config.ledger = Some("ledger".to_owned());
+        config.checkpoint = Some(
+            "INSERT INTO checkpoints VALUES ({cluster_name}, {replica_name}, {incarnation}) \
+             ON CONFLICT (cluster, name) DO UPDATE SET life = EXCLUDED.life"
+                .to_owned(),
+        );
+    };
+    let (keeps, without) = (database.backend_with(keeping), database.backend());
+    assert_eq!((keeps.capabilities().checkpoints, without.capabilities().checkpoints), (true, false));
+    assert_eq!(keeps.execute(&order("k1", 5, create("r1_auto", "25cc"))).await, Ok(created("1")));
+    let kept = order("k2", 5, Call::CheckpointReplica(life("r1_auto", "1")));
+    assert_eq!(keeps.execute(&kept).await, Ok(Report::Nothing));
+    assert_eq!(database.column("SELECT life FROM checkpoints").await, ["1"]);
+    let other = order("k3", 5, Call::CheckpointReplica(life("r1_auto", "1")));
+    let none = "this backend has no statement for checkpoints any more";
+    assert_eq!(without.execute(&other).await, Err(refused_for_good(none)));
+    conformance::a_checkpoint_is_kept_by_those_who_say_so(&{
+        let database = Database::create().await;
+        Subject::new(Arc::new(database.backend_with(keeping))).keeping(database)
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_name_is_never_a_statement() {
     let database = Database::create().await;
     let backend = database.backend();

@@ -15,7 +15,7 @@ use crate::http_signals::SignalPages;
 use crate::metrics::{Metrics, Standing};
 use crate::readiness::Readiness;
 use crate::scaling_figures;
-use crate::{idle_figures, signal_figures};
+use crate::{idle_figures, queue_figures, signal_figures};
 
 /// Prometheus 2 reads this version of the text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -99,6 +99,7 @@ async fn figures(State(pages): State<Pages>) -> Response {
         let state = pages.node.latest();
         let mut more = signal_figures::families(&state)?;
         more.extend(idle_figures::families(&state)?);
+        more.extend(queue_figures::families(&state)?);
         pages.metrics.render(&pages.standing(), more)
     });
     match tokio::time::timeout(ANSWER_WITHIN, rendering).await {

@@ -18,7 +18,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::{IncomingStream, Listener};
-use loadline_api::scale_to_zero::ASSUMPTION;
+use loadline_api::scale_to_zero::{ASSUMPTION, CENT_MICROS, HOUR_HUNDREDTH_MILLIS, parts_that_add_up};
 use loadline_state_machine::{Actor, SavingsDay, Span, State as Believed, Woke};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -284,17 +284,18 @@ async fn savings_summary(
     for day in &saved {
         by_cluster.entry(day.cluster).or_default().push(*day);
     }
+    let shown = Shown::of(by_cluster.values().map(|days| Total::of(days.iter())));
     let policies: Vec<Value> = by_cluster
         .values()
-        .filter_map(|days| {
+        .zip(shown)
+        .filter_map(|(days, shown)| {
             let first = days.first()?;
-            let total = Total::of(days.iter());
             Some(json!({
                 "policy_id": first.strategy.to_string(),
                 "cluster": state.cluster_by_id(first.cluster).map(|cluster| cluster.name.clone()),
-                "total_idle_hours": hours(total.idle_millis),
-                "total_scaled_to_zero_hours": hours(total.zero_millis),
-                "estimated_savings_euros": euros(total.saved_micros),
+                "total_idle_hours": decimal(shown.idle_hour_hundredths),
+                "total_scaled_to_zero_hours": decimal(shown.zero_hour_hundredths),
+                "estimated_savings_euros": decimal(shown.cents),
             }))
         })
         .collect();
@@ -320,6 +321,32 @@ impl Total {
     }
 }
 
+/// Hundredths, which is what is shown of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shown {
+    idle_hour_hundredths: u64,
+    zero_hour_hundredths: u64,
+    cents: u64,
+}
+
+impl Shown {
+    /// Such that they add up to what their sum is shown as.
+    fn of(totals: impl Iterator<Item = Total>) -> Vec<Shown> {
+        let totals: Vec<Total> = totals.collect();
+        let parts = |of: fn(&Total) -> u64, unit: u64| parts_that_add_up(totals.iter().map(of), unit);
+        let idle = parts(|total| total.idle_millis, HOUR_HUNDREDTH_MILLIS);
+        let zero = parts(|total| total.zero_millis, HOUR_HUNDREDTH_MILLIS);
+        let cents = parts(|total| total.saved_micros, CENT_MICROS);
+        let all = idle.into_iter().zip(zero).zip(cents);
+        all.map(|((idle_hour_hundredths, zero_hour_hundredths), cents)| Shown {
+            idle_hour_hundredths,
+            zero_hour_hundredths,
+            cents,
+        })
+        .collect()
+    }
+}
+
 /// The newest day first, as people read it.
 fn report(state: &Believed, saved: &[SavingsDay], days: u32) -> Value {
     let total = Total::of(saved.iter());
@@ -327,41 +354,33 @@ fn report(state: &Believed, saved: &[SavingsDay], days: u32) -> Value {
     for day in saved {
         by_day.entry(day.row.day).or_default().push(*day);
     }
+    let shown = Shown::of(by_day.values().map(|all| Total::of(all.iter())));
     let breakdown: Vec<Value> = by_day
-        .iter()
+        .keys()
+        .zip(shown)
         .rev()
-        .map(|(day, all)| {
-            let of_day = Total::of(all.iter());
+        .map(|(day, shown)| {
             json!({
                 "date": day.to_string(),
-                "idle_hours": hours(of_day.idle_millis),
-                "scaled_to_zero_hours": hours(of_day.zero_millis),
-                "savings_euros": euros(of_day.saved_micros),
+                "idle_hours": decimal(shown.idle_hour_hundredths),
+                "scaled_to_zero_hours": decimal(shown.zero_hour_hundredths),
+                "savings_euros": decimal(shown.cents),
             })
         })
         .collect();
     let zone = state.setting("scale_to_zero_time_zone").map(|setting| setting.value).filter(|zone| !zone.is_empty());
     json!({
         "period": format!("last_{days}_days"),
-        "total_idle_hours": hours(total.idle_millis),
-        "total_scaled_to_zero_hours": hours(total.zero_millis),
-        "estimated_savings_euros": euros(total.saved_micros),
+        "total_idle_hours": decimal(total.idle_millis / HOUR_HUNDREDTH_MILLIS),
+        "total_scaled_to_zero_hours": decimal(total.zero_millis / HOUR_HUNDREDTH_MILLIS),
+        "estimated_savings_euros": decimal(total.saved_micros / CENT_MICROS),
         "daily_breakdown": breakdown,
         "time_zone": zone.unwrap_or_else(|| "UTC".to_owned()),
         "assumption": ASSUMPTION,
     })
 }
 
-/// To a hundredth of an hour: whole numbers up to here, and a fraction only in what is shown.
-fn hours(millis: u64) -> Value {
-    decimal(millis / 36_000)
-}
-
-/// To the cent, rounded down.
-fn euros(micros: u64) -> Value {
-    decimal(micros / 10_000)
-}
-
+/// Whole numbers up to here, and a fraction only in what is shown.
 fn decimal(hundredths: u64) -> Value {
     let text = format!("{}.{:02}", hundredths / 100, hundredths % 100);
     serde_json::from_str(&text).unwrap_or(Value::Null)
@@ -372,10 +391,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hours_and_money_are_shown_to_the_hundredth_and_never_rounded_up() {
-        assert_eq!(hours(16 * 3_600_000 + 1_800_000), json!(16.5));
-        assert_eq!(hours(35_999), json!(0.0));
-        assert_eq!(euros(1_659_999), json!(1.65));
-        assert_eq!(euros(45_500_000), json!(45.5));
+    fn days_are_shown_to_the_hundredth_and_add_up_to_what_is_shown_of_all() {
+        let day = |idle_millis, saved_micros| Total { idle_millis, zero_millis: 35_999, saved_micros };
+        let days = [day(59_400_000, 1_659_999), day(1, 1_659_999), day(35_999, 0)];
+        let shown = Shown::of(days.into_iter());
+        let all = |of: fn(&Shown) -> u64| shown.iter().map(of).collect::<Vec<u64>>();
+        assert_eq!(all(|it| it.idle_hour_hundredths), [1_650, 0, 1]);
+        assert_eq!(all(|it| it.zero_hour_hundredths), [0, 1, 1], "three times almost 0.01 hours is almost 0.03");
+        assert_eq!(all(|it| it.cents), [165, 166, 0]);
+        assert_eq!((decimal(1_650), decimal(5)), (json!(16.5), json!(0.05)));
     }
 }

@@ -15,7 +15,7 @@ pub(crate) fn families(state: &State) -> Result<Vec<MetricFamily>, prometheus::E
     let idle_for = GaugeVec::new(
         Opts::new(
             "loadline_scaling_idle_duration_seconds",
-            "How long nobody has used a cluster that idle_suspend rules; 0 within the keep-alive window. The first 100.",
+            "How long nobody has used a cluster that idle_suspend rules; 0 within the keep-alive window, or a shorter threshold. The first 100.",
         ),
         &["cluster"],
     )?;

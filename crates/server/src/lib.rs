@@ -29,6 +29,7 @@ mod metrics;
 mod peers;
 mod pg;
 mod proposals;
+mod queue_figures;
 mod readiness;
 mod scaling_figures;
 mod scaling_log;

@@ -228,6 +228,7 @@ fn answer(state: &State, command: &Command, events: &[Event]) -> Answer {
         | Command::DropReplica { .. }
         | Command::OverrideCluster { .. }
         | Command::ClearOverride { .. }
+        | Command::DescribeBackend { .. }
         | Command::DropRole { .. }
         | Command::DropSignal { .. }
         | Command::RecordSignals { .. }

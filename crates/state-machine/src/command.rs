@@ -144,6 +144,8 @@ numbered! {
             expires_in: Span,
         },
         93 => ClearOverride { cluster: String },
+        /// What a backend can do, as the leader of this epoch has found out.
+        94 => DescribeBackend { epoch: Epoch, backend: String, checkpoints: bool },
 
         /// Without a verifier it cannot log in with a password.
         110 => CreateRole { name: String, superuser: bool, verifier: Option<ScramVerifier>, if_not_exists: bool },

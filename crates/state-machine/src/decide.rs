@@ -9,7 +9,7 @@ use crate::configured::{collected, commands as configured};
 use crate::scaling::claims::Claim;
 use crate::scaling::knobs::require_feature;
 use crate::scaling::removal::{Removal, drop_cluster};
-use crate::scaling::{asked, by_hand, claims, floor, pause, rows, wake};
+use crate::scaling::{asked, by_hand, checkpoints, claims, floor, pause, rows, wake};
 use crate::signals::report::report;
 use crate::{
     Actor, Command, Event, LogIndex, RULES_VERSION_MAX, Rejection, Revision, State, Time, clusters, nodes, restore,
@@ -157,6 +157,9 @@ pub(crate) fn decide(state: &State, at: Moment, actor: &Actor, command: &Command
             floor::set(state, at, actor, cluster, wanted)
         }
         Command::ClearOverride { cluster } => floor::clear(state, cluster),
+        Command::DescribeBackend { epoch, backend, checkpoints } => {
+            checkpoints::describe(state, *epoch, backend, *checkpoints)
+        }
 
         Command::CreateRole { name, superuser, verifier, if_not_exists } => {
             access::create(state, at, name, *superuser, verifier.as_ref(), *if_not_exists)

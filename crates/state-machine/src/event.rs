@@ -120,6 +120,8 @@ numbered! {
         140 => ClusterWoken { cluster: ClusterId, wake: Wake },
         141 => ClusterOverridden { cluster: ClusterId, floor: Override },
         142 => OverrideEnded { cluster: ClusterId, reason: ResumeReason },
+        /// Whether it keeps checkpoints of what is suspended there.
+        143 => BackendDescribed { backend: Key, checkpoints: bool },
 
         /// What a strategy that follows signals recommends from here on.
         150 => CourseNoted { cluster: ClusterId, strategy: StrategyId, kind: StrategyKind, noted: Noted },

@@ -9,6 +9,7 @@ use crate::clusters::Clusters;
 use crate::configured::ConfiguredSignals;
 use crate::nodes::{Leader, Nodes};
 use crate::restore::Staging;
+use crate::scaling::checkpoints;
 use crate::scaling::evolve as scaling;
 use crate::scaling::idle;
 use crate::settings::{SettingRow, Settings};
@@ -121,6 +122,9 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
             state.scaling.record_mut(*cluster).floor = Some(Box::new(floor.clone()));
         }
         Event::OverrideEnded { cluster, .. } => state.scaling.record_mut(*cluster).floor = None,
+        Event::BackendDescribed { backend, checkpoints } => {
+            checkpoints::described(&mut state.scaling, backend, *checkpoints);
+        }
         Event::DecisionMade { decision } => scaling::decision_made(state, decision),
 
         Event::ActionPlanned { action }

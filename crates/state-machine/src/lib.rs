@@ -100,6 +100,7 @@ pub use scaling::ids::{ActionId, OperationId, StrategyId};
 pub use scaling::operations::{FailureReason, Operation, OperationEnd, OperationKind, Phase, Progress, Unit};
 pub use scaling::pause::{Pause, ResumeReason};
 pub use scaling::plan::{Origin, Planned, Step};
+pub use scaling::queues::QueueStanding;
 pub use scaling::rejection::{CalledWith, ScalingRejection};
 pub use scaling::restored::RestoredKnowledge;
 pub use scaling::retention::ActionHistory;

@@ -299,6 +299,7 @@ pub fn resource_changes(events: &[Event]) -> Vec<ResourceChange> {
             | Event::ClusterWoken { .. }
             | Event::ClusterOverridden { .. }
             | Event::OverrideEnded { .. }
+            | Event::BackendDescribed { .. }
             | Event::ReplicaAsked { .. }
             | Event::ClusterKnowledgeRestored { .. }
             | Event::LeaderAnnounced { .. }

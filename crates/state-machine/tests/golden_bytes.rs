@@ -82,6 +82,19 @@ fn every_event_has_its_bytes() {
 }
 
 #[test]
+fn what_came_into_the_parts_of_events_later_has_its_bytes() {
+    let parts = common::scaling_samples::later_parts();
+    let bytes: Vec<_> = parts
+        .iter()
+        .map(|(name, event)| ((*name).to_owned(), encode_caused_events([(Cause::Reaction, event)])))
+        .collect();
+    let pinned = check("parts.v1.txt", &bytes);
+    for (name, event) in parts {
+        assert_eq!(decode_caused_events(&pinned[name]), Ok(vec![(Cause::Reaction, event)]));
+    }
+}
+
+#[test]
 fn an_entry_has_its_bytes_with_several_requests_and_several_events() {
     let sealed = Sealed::seal(samples::entry());
     let events = samples::events();

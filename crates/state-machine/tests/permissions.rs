@@ -240,6 +240,7 @@ fn matrix(world: &World) -> Vec<(&'static str, Command)> {
         ("-x+++++", pause("here")),
         ("-xx++++", pause("there")),
         ("-xxxxx+", Command::SuggestSetting { name: text("request_window"), value: text("20m") }),
+        ("-xxxxx+", Command::DescribeBackend { epoch, backend: text("sim"), checkpoints: true }),
         ("-x+++++", wake("here")),
         ("-xx++++", wake("there")),
         ("-x+++++", raise("here")),

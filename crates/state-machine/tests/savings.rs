@@ -250,6 +250,22 @@ fn a_switch_stops_the_count_and_old_days_go() {
 }
 
 #[test]
+fn what_sleeps_says_since_when_nobody_uses_it_though_the_keep_alive_window_is_longer() {
+    let mut scene = Scene::new("");
+    scene.world.must(set("scale_to_zero_idle_threshold", "1m"));
+    let since = |scene: &Scene| scene.world.state.idle_state(scene.id).expect("a strategy rules it").idle_since;
+    scene.used();
+    scene.at("2026-11-16T12:00:59");
+    scene.alive();
+    assert_eq!(since(&scene), None, "it was used within the last minute");
+    scene.at("2026-11-16T12:01:01");
+    scene.alive();
+    let idle = scene.world.state.idle_state(scene.id).expect("a strategy rules it");
+    assert!(idle.is_scaled_to_zero());
+    assert_eq!(since(&scene), Some(moment_of("2026-11-16T12:00")));
+}
+
+#[test]
 fn a_change_of_leader_in_an_idle_window_and_in_a_wake_restarts_no_clock() {
     let mut scene = Scene::new("");
     scene.used();

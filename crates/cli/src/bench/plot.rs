@@ -4,19 +4,19 @@ use std::fmt::Write as _;
 
 use super::figures::Figures;
 use super::rows::Row;
+use crate::drawing::{BLUE, ORANGE, Stroke, legend, open, polyline};
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 340.0;
 const PANEL_WIDTH: f64 = 340.0;
 const PANEL_HEIGHT: f64 = 220.0;
-const OURS: &str = "#1f6feb";
-const THEIRS: &str = "#d1661f";
+const OURS: &str = BLUE;
+const THEIRS: &str = ORANGE;
 
 /// One line of a panel.
 struct Line<'a> {
     label: &'a str,
-    colour: &'a str,
-    dashed: bool,
+    stroke: Stroke,
     points: Vec<(f64, f64)>,
 }
 
@@ -28,7 +28,7 @@ pub(super) fn draw(rows: &[Row]) -> Option<String> {
     }
     let line = |label, colour, dashed, whose: fn(&Row) -> Option<Figures>, figure: fn(Figures) -> f64| {
         let point = |row: &&Row| Some((whole(row.clients?), figure(whose(row)?)));
-        Line { label, colour, dashed, points: rows.iter().filter_map(point).collect() }
+        Line { label, stroke: Stroke { colour, dashed }, points: rows.iter().filter_map(point).collect() }
     };
     let ours = |row: &Row| row.figures;
     let etcd = |row: &Row| row.etcd;
@@ -40,11 +40,7 @@ pub(super) fn draw(rows: &[Row]) -> Option<String> {
         line("etcd p50", THEIRS, false, etcd, |it| it.p50_ms),
         line("etcd p99", THEIRS, true, etcd, |it| it.p99_ms),
     ];
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
-         font-size=\"12\">\n<title>Durable writes on three nodes, over the number of clients</title>\n\
-         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n"
-    );
+    let mut svg = open(WIDTH, HEIGHT, "Durable writes on three nodes, over the number of clients");
     panel(&mut svg, 70.0, "writes per second", &rates);
     panel(&mut svg, 500.0, "milliseconds", &times);
     svg.push_str("</svg>\n");
@@ -94,30 +90,18 @@ fn panel(svg: &mut String, left: f64, title: &str, lines: &[Line<'_>]) {
     let _ =
         writeln!(svg, "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">clients</text>", top + PANEL_HEIGHT + 34.0);
     for (place, line) in (0_u32..).zip(lines.iter().filter(|line| !line.points.is_empty())) {
-        let dash = if line.dashed { " stroke-dasharray=\"5 3\"" } else { "" };
-        let points: Vec<String> = line.points.iter().map(|(px, py)| format!("{:.1},{:.1}", x(*px), y(*py))).collect();
-        let _ = writeln!(
-            svg,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"{dash}/>",
-            points.join(" "),
-            line.colour
-        );
+        let points: Vec<(f64, f64)> = line.points.iter().map(|(px, py)| (x(*px), y(*py))).collect();
+        polyline(svg, &points, line.stroke);
         for (px, py) in &line.points {
-            let _ =
-                writeln!(svg, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{}\"/>", x(*px), y(*py), line.colour);
+            let _ = writeln!(
+                svg,
+                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{}\"/>",
+                x(*px),
+                y(*py),
+                line.stroke.colour
+            );
         }
-        let (at_x, at_y) = (left + f64::from(place) * 88.0, HEIGHT - 20.0);
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{at_x}\" x2=\"{}\" y1=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"2\"{dash}/>\
-             <text x=\"{}\" y=\"{at_y}\" font-size=\"10\">{}</text>",
-            at_x + 14.0,
-            at_y - 4.0,
-            at_y - 4.0,
-            line.colour,
-            at_x + 18.0,
-            line.label
-        );
+        legend(svg, left + f64::from(place) * 88.0, HEIGHT - 20.0, line.label, line.stroke);
     }
 }
 

@@ -18,12 +18,17 @@ use crate::output::{Format, json_line, pretty, yaml_documents};
 /// Somebody else may change things between our reading and our writing; after so many times it is their turn to explain.
 const TRIES_MAX: usize = 3;
 
-pub(crate) async fn apply(args: &FileArgs, writing: Writing, session: Session<'_>) -> Result<(), Failed> {
+pub(crate) async fn apply(
+    args: &FileArgs,
+    if_revision: Option<u64>,
+    writing: Writing,
+    session: Session<'_>,
+) -> Result<(), Failed> {
     let manifests = read(args)?;
     let mut tries = 0;
     let (steps, answer) = loop {
         tries += 1;
-        let steps = look(&manifests, &session).await?;
+        let steps = look(&manifests, if_revision, &session).await?;
         match send(&manifests, &steps, writing, &session).await {
             // What was read is out of date: read again, and decide again.
             Err(error) if tries < TRIES_MAX && was_outrun(&error) => {}
@@ -49,7 +54,7 @@ pub(crate) async fn apply(args: &FileArgs, writing: Writing, session: Session<'_
 
 pub(crate) async fn diff(args: &FileArgs, session: Session<'_>) -> Result<(), Failed> {
     let manifests = read(args)?;
-    let steps = look(&manifests, &session).await?;
+    let steps = look(&manifests, None, &session).await?;
     // A rehearsal, because only the group knows that '7 days' and '168h' are the same, and what it would refuse.
     let answer = send(&manifests, &steps, Writing::Rehearse, &session).await;
     let answer = answer.map_err(|error| placed(error, &manifests, &steps))?;
@@ -141,8 +146,9 @@ fn read(args: &FileArgs) -> Result<Vec<Manifest>, Failed> {
     Ok(manifests)
 }
 
-/// What is there under each name, and what has to change.
-async fn look(manifests: &[Manifest], session: &Session<'_>) -> Result<Vec<Step>, Failed> {
+/// What is there under each name, and what has to change. Refused where it was changed after the given revision; what is changed
+/// between this look and the write, the etags of the write refuse.
+async fn look(manifests: &[Manifest], if_revision: Option<u64>, session: &Session<'_>) -> Result<Vec<Step>, Failed> {
     // Never stale: what is decided here is written.
     let reading = Reading::Linearizable;
     let strategies: Vec<Strategy> = if manifests.iter().any(|manifest| manifest.kind() == Kind::Strategy) {
@@ -167,6 +173,16 @@ async fn look(manifests: &[Manifest], session: &Session<'_>) -> Result<Vec<Step>
                 },
             },
         };
+        let changed_at = found.as_ref().and_then(Found::changed_at);
+        if let (Some(seen), Some(changed_at)) = (if_revision, changed_at)
+            && changed_at > seen
+        {
+            let Manifest { place, .. } = manifest;
+            let message =
+                format!("{place}: {} was changed at revision {changed_at}, after {seen}", manifest.full_name());
+            let hint = "nothing was written; look at what has changed, and give its revision";
+            return Err(Failed::new(Exit::Conflict, message).hint(hint));
+        }
         steps.push(plan(manifest, found.as_ref()));
     }
     Ok(steps)

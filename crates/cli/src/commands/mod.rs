@@ -3,6 +3,7 @@
 pub(crate) mod action;
 mod apply;
 pub(crate) mod audit;
+pub(crate) mod backtest;
 mod config;
 mod explain;
 mod get;
@@ -22,6 +23,7 @@ mod status;
 mod version;
 mod wait;
 mod watch;
+pub(crate) mod whatif;
 mod write;
 
 use std::time::Duration;
@@ -48,6 +50,7 @@ pub(crate) struct Session<'a> {
     pub(crate) format: Format,
     pub(crate) reading: Reading,
     pub(crate) console: &'a mut Console,
+    global: &'a Global,
     timeout: Duration,
 }
 
@@ -70,6 +73,16 @@ pub(crate) fn run(cli: Cli, hooks: &Hooks, console: &mut Console) -> Result<(), 
         }
         Verb::Version => version::version(local_format(&global), console),
         Verb::Plan(args) => plan::run(&args, local_format(&global), console),
+        Verb::Backtest(args) => {
+            let shown = backtest::Shown::of(&global)?;
+            match args.history.is_given() {
+                true => backtest::run(&args, &args.history.open()?, &actor(&global), shown, console),
+                false => with_group(Verb::Backtest(args), &global, console),
+            }
+        }
+        Verb::WhatIf(args) if args.history.is_given() => {
+            whatif::at_rest(&args, &actor(&global), local_format(&global), console)
+        }
         Verb::Bench { what } => bench::run(&what, local_format(&global), console),
         Verb::Audit { what } if what.needs_no_group() => audit::at_rest(&what, &global, console),
         Verb::Explain(args) if args.history.is_given() => explain::offline(&args, local_format(&global), console),
@@ -90,6 +103,11 @@ fn local_format(global: &Global) -> Format {
     global.format().unwrap_or_default()
 }
 
+/// Who asks.
+fn actor(global: &Global) -> String {
+    global.actor.clone().unwrap_or_else(default_actor)
+}
+
 fn with_group(verb: Verb, global: &Global, console: &mut Console) -> Result<(), Failed> {
     let resolved = resolve(global)?;
     if resolved.output == Format::Sql && !matches!(&verb, Verb::Get(args) if !args.watch) {
@@ -99,13 +117,13 @@ fn with_group(verb: Verb, global: &Global, console: &mut Console) -> Result<(), 
         timeout: resolved.timeout,
         attempt_timeout: Options::default().attempt_timeout.min(resolved.timeout),
         connect_patience: Some(CONNECT_PATIENCE),
-        actor: global.actor.clone().unwrap_or_else(default_actor),
+        actor: actor(global),
         token: resolved.token.clone(),
         ..Options::default()
     };
     let client = Client::connect(resolved.endpoints.clone(), options);
     let reading = if global.stale { Reading::Stale } else { Reading::Linearizable };
-    let session = Session { client, format: resolved.output, reading, console, timeout: resolved.timeout };
+    let session = Session { client, format: resolved.output, reading, console, global, timeout: resolved.timeout };
     let ended = block_on(dispatch(verb, named_actor(global), session))?;
     ended.map_err(|failed| match (&resolved.context, failed.exit) {
         (Some(context), Exit::Unavailable) => {
@@ -151,9 +169,11 @@ async fn dispatch(verb: Verb, actor_named: Option<String>, session: Session<'_>)
         Verb::Rename { what } => write::rename(what, session).await,
         Verb::Set { name, value, write } => write::set(name, value, write, session).await,
         Verb::Reset { names, dry_run } => write::reset(names, dry_run, session).await,
-        Verb::Apply { file, dry_run } => apply::apply(&file, writing(dry_run), session).await,
+        Verb::Apply { file, if_revision, dry_run } => apply::apply(&file, if_revision, writing(dry_run), session).await,
         Verb::Diff { file } => apply::diff(&file, session).await,
         Verb::Wait(args) => wait::wait(&args, session).await,
+        Verb::WhatIf(args) => whatif::of_group(&args, session).await,
+        Verb::Backtest(args) => backtest::of_group(&args, session).await,
         Verb::Audit { what } => audit::running(&what, actor_named, session).await,
         Verb::Operator { what: Operator::Raft { what } } => raft::raft(what, session).await,
         Verb::Operator { what: Operator::Snapshot { what } } => snapshot::snapshot(what, session).await,

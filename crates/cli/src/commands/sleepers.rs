@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use loadline_api::scale_to_zero::{CENT_MICROS, HOUR_HUNDREDTH_MILLIS, parts_that_add_up};
 use loadline_client::Sleepers;
 use loadline_client::v1::{GetSavingsResponse, OverrideClusterRequest, SavingsDay, WokenCluster};
 use serde::Serialize;
@@ -52,7 +53,10 @@ pub(crate) async fn wake(args: WakeArgs, session: Session<'_>) -> Result<(), Fai
         session.console.say("no cluster is at zero");
     }
     if args.wait {
-        wait(&mut woken, &session).await?;
+        let spinner = waiting(&woken, session.console.watched);
+        let waited = wait(&mut woken, &session).await;
+        spinner.finish_and_clear();
+        waited?;
     }
     let views: Vec<WokenView> = woken.iter().map(WokenView::from).collect();
     let text = match session.format {
@@ -78,6 +82,30 @@ fn said(view: &WokenView) -> String {
     format!("cluster {} {}{more}\n", view.cluster, view.status)
 }
 
+/// A sign of life on a terminal: a cold start takes a while.
+fn waiting(woken: &[WokenCluster], watched: bool) -> indicatif::ProgressBar {
+    let names: Vec<&str> = woken.iter().filter(|it| it.status == "waking").map(|it| it.cluster.as_str()).collect();
+    if !watched || names.is_empty() {
+        return indicatif::ProgressBar::hidden();
+    }
+    let spinner = indicatif::ProgressBar::new_spinner();
+    let style = indicatif::ProgressStyle::with_template("{spinner} waiting for {msg} {elapsed}");
+    let message = match names.as_slice() {
+        [one] => (*one).to_owned(),
+        many => format!("{} clusters", many.len()),
+    };
+    let style = style.unwrap_or_else(|_| indicatif::ProgressStyle::default_spinner());
+    spinner.enable_steady_tick(Duration::from_millis(100));
+    spinner.with_style(style).with_message(message)
+}
+
+/// What holds a cluster that does not become ready, as far as anybody can say.
+async fn held_by(cluster: &str, session: &Session<'_>) -> Option<String> {
+    let explained = session.client.explain(&format!("clusters/{cluster}"), session.reading).await.ok()?;
+    let brake = explained.decision?.brakes.into_iter().find_map(|held| held.brake)?;
+    Some(brake.text)
+}
+
 /// Until all of them are ready, or the first of them has had the time that a cold start may take.
 async fn wait(woken: &mut [WokenCluster], session: &Session<'_>) -> Result<(), Failed> {
     let mut give_up: Option<Instant> = None;
@@ -98,10 +126,9 @@ async fn wait(woken: &mut [WokenCluster], session: &Session<'_>) -> Result<(), F
         let late: Vec<&str> = woken.iter().filter(|it| it.status == "waking").map(|it| it.cluster.as_str()).collect();
         if let Some(first) = late.first().filter(|_| Instant::now() >= give_up) {
             let names = late.join(", ");
-            let message = format!(
-                "woken, and not ready within {}: {names}",
-                format_args!("{:?}", Duration::from_millis(timeout))
-            );
+            let held = held_by(first, session).await;
+            let held = held.map(|held| format!("; {first} is held: {held}")).unwrap_or_default();
+            let message = format!("woken, and not ready within {:?}: {names}{held}", Duration::from_millis(timeout));
             let hint = format!("it goes on; loadline explain cluster/{first} says where it is");
             return Err(Failed::new(Exit::TimedOut, message).hint(hint));
         }
@@ -149,13 +176,16 @@ impl Total {
 
 /// To a hundredth, rounded down.
 fn hours(millis: u64) -> String {
-    let hundredths = millis / 36_000;
-    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+    hundredths(millis / HOUR_HUNDREDTH_MILLIS)
 }
 
 /// To the cent, rounded down.
 fn cents(micros: u64) -> String {
-    format!("{}.{:02}", micros / 1_000_000, micros / 10_000 % 100)
+    hundredths(micros / CENT_MICROS)
+}
+
+fn hundredths(count: u64) -> String {
+    format!("{}.{:02}", count / 100, count % 100)
 }
 
 /// The whole bar is the day that saved most.
@@ -233,16 +263,19 @@ const BAR_WIDTH: u64 = 24;
 fn report(answer: &GetSavingsResponse, by_day: &BTreeMap<String, Total>, total: Total) -> String {
     let most = by_day.values().map(|day| day.micros).max().unwrap_or_default();
     let header = ["DATE", "IDLE HOURS", "AT ZERO", "SAVED", "SHARE"].map(str::to_owned);
+    let shown = |of: fn(&Total) -> u64, unit: u64| {
+        let parts = parts_that_add_up(by_day.values().map(of), unit);
+        parts.into_iter().map(hundredths).collect::<Vec<String>>()
+    };
+    let idle = shown(|day| day.idle_ms, HOUR_HUNDREDTH_MILLIS);
+    let zero = shown(|day| day.zero_ms, HOUR_HUNDREDTH_MILLIS);
+    let saved = shown(|day| day.micros, CENT_MICROS);
+    let columns = idle.into_iter().zip(zero).zip(saved);
     let rows: Vec<Vec<String>> = by_day
         .iter()
-        .map(|(date, day)| {
-            vec![
-                date.clone(),
-                hours(day.idle_ms),
-                hours(day.zero_ms),
-                cents(day.micros),
-                bar(day.micros, most, BAR_WIDTH),
-            ]
+        .zip(columns)
+        .map(|((date, day), ((idle, zero), saved))| {
+            vec![date.clone(), idle, zero, saved, bar(day.micros, most, BAR_WIDTH)]
         })
         .collect();
     let (lines, first) = Lines::new(&header, &rows);

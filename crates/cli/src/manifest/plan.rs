@@ -35,6 +35,21 @@ pub(crate) enum Found {
     Signal(v1::Signal),
 }
 
+impl Found {
+    pub(crate) fn etag(&self) -> &str {
+        match self {
+            Found::Resource(view) => view.etag(),
+            Found::Strategy(strategy) => &strategy.etag,
+            Found::Signal(signal) => &signal.etag,
+        }
+    }
+
+    /// The revision of its last change, with which every etag begins. Nothing for a setting that nobody ever changed.
+    pub(crate) fn changed_at(&self) -> Option<u64> {
+        self.etag().split('.').next().and_then(|revision| revision.parse().ok())
+    }
+}
+
 /// One manifest, what it changes, and how.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Step {
@@ -72,12 +87,7 @@ pub(crate) fn plan(wanted: &Manifest, found: Option<&Found>) -> Step {
         Some(_) if fields.is_empty() => Change::Unchanged,
         Some(_) => Change::Configured,
     };
-    let etag = match found {
-        None => String::new(),
-        Some(Found::Resource(view)) => view.etag().to_owned(),
-        Some(Found::Strategy(strategy)) => strategy.etag.clone(),
-        Some(Found::Signal(signal)) => signal.etag.clone(),
-    };
+    let etag = found.map(|found| found.etag().to_owned()).unwrap_or_default();
     let request = match change {
         Change::Unchanged => None,
         Change::Created => Some(create(wanted)),

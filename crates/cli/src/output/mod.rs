@@ -51,7 +51,7 @@ pub(crate) enum Output {
 }
 
 /// The commands for which `-o` may be more than a format: a file to write, or a kind of picture.
-const TAKE_MORE: [&str; 1] = ["export"];
+const TAKE_MORE: [&str; 2] = ["backtest", "export"];
 
 /// Reads `-o`.
 #[derive(Debug, Clone, Copy)]

@@ -51,6 +51,7 @@ impl ActionView {
             Step::Create(replica) => ("create_replica", replica, None),
             Step::Replace { old, new, .. } => ("replace_replica", new, Some(SpecView::of(old))),
             Step::Drop { replica, .. } => ("drop_replica", replica, None),
+            Step::Suspend { replica, .. } => ("suspend_replica", replica, None),
         };
         let SpecView { replica, size } = SpecView::of(replica);
         ActionView {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use loadline_state_machine::{Action, ActionId, ClusterId, State, Time};
+use loadline_state_machine::{Action, ActionId, ClusterId, Command, LogIndex, State, Time};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -63,6 +63,8 @@ struct Work<'a> {
     resting: BTreeMap<ActionId, Time>,
     /// Clusters of which it was said that they live nowhere that this node can reach.
     unreached: BTreeSet<ClusterId>,
+    /// The backend of which it is being said what it can do.
+    describing: Option<BoxFuture<'a, ()>>,
 }
 
 impl<'a> Work<'a> {
@@ -79,6 +81,7 @@ impl<'a> Work<'a> {
             busy: BTreeSet::new(),
             resting: BTreeMap::new(),
             unreached: BTreeSet::new(),
+            describing: None,
         }
     }
 
@@ -93,6 +96,7 @@ impl<'a> Work<'a> {
             // one, it is no longer ours to act on.
             if state.epoch() == Some(self.tenure.epoch()) {
                 self.begin_what_is_due(&state);
+                self.describe_what_is_new(&state);
             }
             // One that would have let somebody in already has nobody to let in.
             let let_in_at = self.lanes.values().filter_map(|lane| lane.lets_in_at()).filter(|at| *at > looked_at).min();
@@ -106,6 +110,7 @@ impl<'a> Work<'a> {
                 biased;
                 Some(parting) = self.courses.next(), if !self.courses.is_empty() => self.part(parting),
                 Some(()) = fences.next(), if !fences.is_empty() => {}
+                () = described(&mut self.describing), if self.describing.is_some() => self.describing = None,
                 () = news.notified() => {}
                 () = self.executor.group.applied_beyond(state.applied()) => {}
                 () = breaker => {}
@@ -162,6 +167,34 @@ impl<'a> Work<'a> {
         self.courses.push(Box::pin(course.run(slot)));
     }
 
+    /// What is planned must be the same on every node, and only who calls a backend knows what it can do. So it is put into the log
+    /// as soon as it differs from what stands there, one backend after the other.
+    fn describe_what_is_new(&mut self, state: &State) {
+        if self.describing.is_some() || !self.tenure.may_act() {
+            return;
+        }
+        let fenced = self.lanes.values().filter(|lane| lane.quiet_since().is_some());
+        let keeps = |lane: &Lane| lane.backend.capabilities().checkpoints;
+        let mut news = fenced.filter(|lane| keeps(lane) != state.keeps_checkpoints(&lane.name));
+        let Some(lane) = news.next() else { return };
+        let command = Command::DescribeBackend {
+            epoch: self.tenure.epoch(),
+            backend: lane.name.clone(),
+            checkpoints: keeps(lane),
+        };
+        let group = Arc::clone(&self.executor.group);
+        let again_in = self.executor.settings.acting.retry_longest;
+        self.describing = Some(Box::pin(async move {
+            match group.record(vec![command]).await {
+                // Until it is applied here, it would look as if it had yet to be said.
+                Ok(receipt) if receipt.result.is_ok() => {
+                    group.applied_beyond(LogIndex(receipt.index.0.saturating_sub(1))).await;
+                }
+                _ => tokio::time::sleep(again_in).await,
+            }
+        }));
+    }
+
     /// Says once, for each cluster that has something to do, that nobody here can do it.
     fn tell_of_unreached(&mut self, state: &State) {
         for action in state.actions().filter(|action| !self.busy.contains(&action.cluster)) {
@@ -172,5 +205,12 @@ impl<'a> Work<'a> {
             }
             self.executor.note(&Note::NoBackend { cluster: action.cluster, backend });
         }
+    }
+}
+
+async fn described(describing: &mut Option<BoxFuture<'_, ()>>) {
+    match describing {
+        Some(describing) => describing.await,
+        None => std::future::pending().await,
     }
 }

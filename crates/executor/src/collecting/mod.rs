@@ -210,8 +210,8 @@ fn pause(name: &str, every: Duration, failures: u32) -> Duration {
     let longer = every.saturating_mul(1_u32.checked_shl(failures.min(10)).unwrap_or(u32::MAX));
     let base = longer.min(BACKOFF_LONGEST.max(every));
     let chance = u32::from(Hash::of(format!("{name} {failures}").as_bytes()).0[0]);
-    // Between three quarters and five quarters of it.
-    base.saturating_mul(192 + chance / 2) / 256
+    // Between three quarters and five quarters of it, and never more often than it was asked for.
+    (base.saturating_mul(192 + chance / 2) / 256).max(every)
 }
 
 async fn ask(signal: Signal, variables: Variables) -> Result<Sample, String> {
@@ -310,7 +310,9 @@ mod tests {
         }
         assert!(pause("queue", every, 20) > pause("queue", every, 1));
         let seldom = Duration::from_secs(600);
-        assert!(pause("queue", seldom, 9) >= seldom * 3 / 4, "never more often than it was asked for");
+        for failures in 1..50 {
+            assert!(pause("queue", seldom, failures) >= seldom, "never more often than it was asked for");
+        }
         let spread: std::collections::BTreeSet<Duration> =
             (0..20).map(|number| pause(&format!("s{number}"), every, 3)).collect();
         assert!(spread.len() > 10, "{spread:?}");

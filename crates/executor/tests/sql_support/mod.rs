@@ -170,6 +170,7 @@ const CATALOG: &str = "
 CREATE TABLE replicas (cluster text, name text, size text NOT NULL, life bigserial, key text,
     cordoned boolean NOT NULL DEFAULT false, PRIMARY KEY (cluster, name));
 CREATE TABLE effects (number serial, what text NOT NULL);
+CREATE TABLE checkpoints (cluster text, name text, life text NOT NULL, PRIMARY KEY (cluster, name));
 CREATE FUNCTION make(cluster text, name text, size text, key text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF size = 'unknown' THEN RAISE 'there is no size %', size; END IF;

@@ -35,7 +35,7 @@ pub struct BackendTable {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BackendConfig {
     Local(LocalConfig),
-    Sql(SqlConfig),
+    Sql(Box<SqlConfig>),
     Webhook(WebhookConfig),
 }
 
@@ -53,7 +53,7 @@ impl BackendConfig {
             BackendConfig::Local(config) => Arc::new(LocalBackend::new(config)?),
             BackendConfig::Sql(config) => {
                 let password = config.password(&process_environment)?;
-                Arc::new(Sql::new(config, password.as_ref())?)
+                Arc::new(Sql::new(*config, password.as_ref())?)
             }
             BackendConfig::Webhook(config) => {
                 let secrets = config.secrets(&process_environment)?;
@@ -114,7 +114,7 @@ pub(super) fn read(name: &str, at: usize, table: &DeTable<'_>) -> Result<Backend
     let reading = Reading { name, at, table };
     let config = match kind.get_ref().as_str() {
         Some("local") => reading.config(LocalConfig::check).map(BackendConfig::Local)?,
-        Some("sql") => reading.config(SqlConfig::check).map(BackendConfig::Sql)?,
+        Some("sql") => reading.config(SqlConfig::check).map(Box::new).map(BackendConfig::Sql)?,
         Some("webhook") => reading.config(WebhookConfig::check).map(BackendConfig::Webhook)?,
         other => {
             let hint = other.map(|kind| suggestion(kind, KINDS.iter().map(|kind| (*kind).to_owned())));

@@ -6,7 +6,9 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::common::{Node, create_cluster, named, options};
+use crate::common::{Node, create_cluster, create_size, named, options, set};
+use crate::http::promtool;
+use crate::scaling::{scaling, strategy};
 
 async fn post(node: &Node, headers: &[(&str, &str)], body: &str) -> (u16, Value) {
     let mut stream = TcpStream::connect(&node.http).await.unwrap();
@@ -68,6 +70,37 @@ async fn a_value_is_pushed_once_however_often_it_is_sent_and_a_mistake_is_named(
     }
     assert_eq!(post(&node, &[("idempotency-key", "7")], r#"{"signal": "load", "value": 1}"#).await.0, 400);
     assert_eq!(node.get("/api/v1/signals").await.unwrap().0, 405);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_is_shown_under_one_name_whatever_its_signals_are_called_and_not_while_nobody_knows() {
+    let node = Node::alone().await;
+    node.admin().set_setting(set("enable_auto_scaling", "true")).await.unwrap();
+    node.admin().create_size(create_size("100cc", 1)).await.unwrap();
+    node.admin().create_cluster(create_cluster("workers")).await.unwrap();
+    for name in ["stage_queue_depth", "exec_queue_depth", "oldest", "busy"] {
+        node.admin().create_signal(pushed(name)).await.unwrap();
+    }
+    let options = [
+        ("SIZE", "100cc"),
+        ("DEPTH_SIGNAL", "stage_queue_depth + exec_queue_depth"),
+        ("WAIT_SIGNAL", "oldest"),
+        ("SATURATION_SIGNAL", "busy"),
+    ];
+    scaling(&node).create_strategy(strategy("queue_depth", "workers", &options)).await.unwrap();
+    let body = r#"{"values": [{"signal": "stage_queue_depth", "value": 12}, {"signal": "exec_queue_depth", "value": 3},
+                              {"signal": "oldest", "value": 45.2}]}"#;
+    assert_eq!(post(&node, &[], body).await.0, 200);
+    let (_, figures) = node.get("/metrics").await.unwrap();
+    for line in [
+        "loadline_queue_depth{cluster=\"workers\"} 15",
+        "loadline_queue_oldest_wait_seconds{cluster=\"workers\"} 45.2",
+        "loadline_signal_value{cluster=\"workers\",signal=\"exec_queue_depth\"} 3",
+    ] {
+        assert!(figures.lines().any(|shown| shown == line), "{line} is not in\n{figures}");
+    }
+    assert!(!figures.contains("loadline_worker_saturation{"), "nobody has said how busy they are:\n{figures}");
+    promtool(&figures);
 }
 
 #[tokio::test(flavor = "multi_thread")]

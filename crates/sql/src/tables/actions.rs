@@ -38,7 +38,7 @@ fn action_sql(action: &Action) -> String {
         Call::CreateReplica(_) => format!("CREATE CLUSTER REPLICA {replica} SIZE = '{size}'"),
         Call::DropReplica(_) => format!("DROP CLUSTER REPLICA {replica}"),
         // There is no statement for it: these are steps on the way to a drop.
-        Call::CordonReplica(_) | Call::DrainReplica(_) | Call::UncordonReplica(_) => {
+        Call::CordonReplica(_) | Call::DrainReplica(_) | Call::UncordonReplica(_) | Call::CheckpointReplica(_) => {
             format!("-- {} {replica}", action.call.code().replace('_', " "))
         }
     }

@@ -35,6 +35,7 @@ fn units(operation: &Operation) -> Json {
         let (step, replica, size) = match &unit.planned.step {
             Step::Create(it) => ("create", &it.name, &it.size),
             Step::Drop { replica, .. } => ("drop", &replica.name, &replica.size),
+            Step::Suspend { replica, .. } => ("suspend", &replica.name, &replica.size),
             Step::Replace { new, .. } => ("replace", &new.name, &new.size),
         };
         json!({"step": step, "replica": &**replica, "size": &**size, "progress": unit.progress.as_str()})

@@ -36,7 +36,8 @@ pub(crate) fn authorize(state: &State, at: Moment, actor: &Actor, command: &Comm
         | Command::SuggestSetting { .. }
         | Command::ClaimAction { .. }
         | Command::RecordOutcome { .. }
-        | Command::RecordSignals { .. } => asked.node(),
+        | Command::RecordSignals { .. }
+        | Command::DescribeBackend { .. } => asked.node(),
 
         Command::CreateSize { .. }
         | Command::ChangeSize { .. }

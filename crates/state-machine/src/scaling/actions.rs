@@ -27,6 +27,8 @@ pub enum Call {
     DropReplica(ReplicaLife),
     /// Take work again.
     UncordonReplica(ReplicaLife),
+    /// Keep what the next replica of that name can go on from. Asked only of a backend that says it can.
+    CheckpointReplica(ReplicaLife),
 }
 
 /// A replica that is there: its name may be given to another one, its incarnation may not.
@@ -46,6 +48,7 @@ impl Call {
             Self::DrainReplica(_) => "drain_replica",
             Self::DropReplica(_) => "drop_replica",
             Self::UncordonReplica(_) => "uncordon_replica",
+            Self::CheckpointReplica(_) => "checkpoint_replica",
         }
     }
 
@@ -55,7 +58,8 @@ impl Call {
             Self::CordonReplica(life)
             | Self::DrainReplica(life)
             | Self::DropReplica(life)
-            | Self::UncordonReplica(life) => &life.name,
+            | Self::UncordonReplica(life)
+            | Self::CheckpointReplica(life) => &life.name,
         }
     }
 
@@ -65,7 +69,8 @@ impl Call {
             Self::CordonReplica(life)
             | Self::DrainReplica(life)
             | Self::DropReplica(life)
-            | Self::UncordonReplica(life) => &life.size,
+            | Self::UncordonReplica(life)
+            | Self::CheckpointReplica(life) => &life.size,
         }
     }
 
@@ -83,6 +88,7 @@ impl fmt::Display for Call {
             Self::DrainReplica(life) => write!(f, "drain replica {}", life.name),
             Self::DropReplica(life) => write!(f, "drop replica {} of size {}", life.name, life.size),
             Self::UncordonReplica(life) => write!(f, "uncordon replica {}", life.name),
+            Self::CheckpointReplica(life) => write!(f, "checkpoint replica {}", life.name),
         }
     }
 }

@@ -145,6 +145,7 @@ fn notice(operation: &mut Operation, state: &State, id: ClusterId, knobs: &Knobs
             // Somebody else has dropped it, so even what failed has come about. A call that was made is still waited for.
             Progress::Cordoning
             | Progress::Draining
+            | Progress::Checkpointing
             | Progress::Dropping
             | Progress::Uncordoning
             | Progress::Failed

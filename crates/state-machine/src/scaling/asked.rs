@@ -121,11 +121,14 @@ pub(crate) fn makes_sense(record: &ClusterRecord, planned: &Planned) -> bool {
     let there = |replica: &ReplicaSpec| record.signals.replica(&replica.name);
     match &planned.step {
         Step::Create(replica) => there(replica).is_none(),
-        Step::Drop { replica, incarnation } | Step::Replace { old: replica, incarnation, .. } => there(replica)
-            .is_some_and(|it| match (&it.incarnation, incarnation) {
+        Step::Drop { replica, incarnation }
+        | Step::Suspend { replica, incarnation }
+        | Step::Replace { old: replica, incarnation, .. } => {
+            there(replica).is_some_and(|it| match (&it.incarnation, incarnation) {
                 (Some(there), Some(meant)) => there == meant,
                 _ => true,
-            }),
+            })
+        }
     }
 }
 

@@ -75,7 +75,7 @@ pub(crate) fn assess(
             floor::apply(record, replicas, &mut shadow.desired, state.now);
         }
     }
-    let planned = difference(replicas, &said, &state.sizes);
+    let planned = difference(replicas, &said, &state.sizes, state.keeps_checkpoints_of(cluster));
     let (has_strategies, remembers_others) = (!links.is_empty(), remembered > 0);
     Assessment { said, planned, approval, has_strategies, remembers_others }
 }

@@ -160,7 +160,7 @@ pub(crate) fn settled(state: &State, at: Moment, action: Action, report: &Report
 }
 
 /// Answers which node leads in this epoch.
-fn check_epoch(state: &State, given: Epoch) -> Result<NodeNumber, Rejection> {
+pub(crate) fn check_epoch(state: &State, given: Epoch) -> Result<NodeNumber, Rejection> {
     let (current, leader) = state.epoch().zip(state.leader()).ok_or(ScalingRejection::NoEpoch)?;
     if given == current || Mutant::StaleEpochAccepted.is_on() {
         return Ok(leader.node);

@@ -55,7 +55,7 @@ pub(crate) fn conclude(
     let Assessment { said, planned, approval, .. } = assessment;
     let shadow = said.shadow.map(|shadow| {
         Box::new(Shadow {
-            planned: difference(&replicas, &shadow, &state.sizes),
+            planned: difference(&replicas, &shadow, &state.sizes, state.keeps_checkpoints_of(id)),
             desired: shadow.desired.specs(),
             stages: shadow.stages,
         })

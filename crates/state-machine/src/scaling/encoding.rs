@@ -15,9 +15,11 @@ use super::retention::ActionHistory;
 use crate::configuration::like::Like;
 use crate::configuration::stored::{Strategy, Target};
 use crate::encoding::{Decoder, Encoder};
+use crate::names::check_name;
 use crate::signals::Signals;
 use crate::signals::collectors::Collector;
-use crate::{ClusterId, DecodeError, State};
+use crate::table::Key;
+use crate::{ClusterId, DecodeError, Field, State};
 
 /// The numbers of the tables; they follow those in `state_encoding`.
 mod table {
@@ -28,6 +30,8 @@ mod table {
     pub(super) const ACTION: u16 = 64;
     pub(super) const HISTORY: u16 = 65;
     pub(super) const DEAD_LETTER: u16 = 66;
+    /// Backends that keep checkpoints.
+    pub(super) const CHECKPOINTING: u16 = 67;
 }
 
 /// What there is one of; not written while it says nothing.
@@ -64,6 +68,9 @@ pub(crate) fn write(state: &State, out: &mut Encoder) {
     }
     for letter in scaling.dead_letters.iter() {
         row(out, table::DEAD_LETTER, letter);
+    }
+    for backend in scaling.checkpointing.keys() {
+        row(out, table::CHECKPOINTING, backend);
     }
 }
 
@@ -104,6 +111,7 @@ pub(crate) fn read(
         table::ACTION => read_action(state, &row.take()?),
         table::HISTORY => read_history(state, row.take()?),
         table::DEAD_LETTER => read_dead_letter(state, &row.take()?),
+        table::CHECKPOINTING => read_checkpointing(state, row.take()?),
         kind => Err(DecodeError::UnknownKind { what: "table of a state", kind }),
     }
 }
@@ -196,6 +204,15 @@ fn read_dead_letter(state: &mut State, letter: &Action) -> Result<(), DecodeErro
         && letter.is_possible();
     check(fits, || format!("dead letter {} is impossible", letter.id))?;
     state.scaling.dead_letters.settled(letter, true);
+    Ok(())
+}
+
+fn read_checkpointing(state: &mut State, backend: Key) -> Result<(), DecodeError> {
+    let known = &mut state.scaling.checkpointing;
+    let ascending = known.get_max().is_none_or(|(last, ())| *last < backend);
+    let fits = ascending && check_name(Field::Backend, &backend).is_ok();
+    check(fits, || format!("backend {backend:?} is out of place"))?;
+    known.insert(backend, ());
     Ok(())
 }
 

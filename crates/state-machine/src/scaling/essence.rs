@@ -168,6 +168,10 @@ impl Mixer {
                 self.number(3);
                 self.spec(replica);
             }
+            Step::Suspend { replica, .. } => {
+                self.number(4);
+                self.spec(replica);
+            }
         }
     }
 

@@ -174,7 +174,7 @@ fn succeeded(record: &mut ClusterRecord, action: &Action, report: &Report, now: 
                 replica.cordoned = false;
             }
         }
-        Call::DrainReplica(_) => {}
+        Call::DrainReplica(_) | Call::CheckpointReplica(_) => {}
         Call::DropReplica(life) => {
             record.signals.forget_replica(&life.name, now);
             let replica = ReplicaSpec { name: life.name.clone(), size: life.size.clone() };

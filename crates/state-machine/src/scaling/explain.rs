@@ -19,7 +19,7 @@ use crate::strategies::STRATEGIES;
 use crate::strategies::chain::Stage;
 use crate::strategies::desired::{Alteration, Change, ReplicaSpec};
 use crate::strategies::reason::ChangesAt;
-use crate::{Cluster, OperationId, Revision, Span, State, Time};
+use crate::{Cluster, ClusterId, OperationId, Revision, Span, State, Time};
 
 /// Why a cluster is as it is, right now.
 #[derive(Clone, Debug)]
@@ -46,34 +46,9 @@ impl State {
     /// Nothing if there is no such cluster.
     pub fn explain(&self, cluster: &str) -> Option<Explanation> {
         let cluster = self.cluster(cluster)?;
-        let knobs = *self.settings.knobs();
         let nothing = ClusterRecord::default();
         let record = self.scaling.record(cluster.id).unwrap_or(&nothing);
-        let assessment = assess(self, cluster.id, Some(record), &knobs, &STRATEGIES);
-        let draft = draft(record, &knobs, self.now, &assessment, OperationId::from(Revision::default()));
-        let changes_at = changes_at(self, record, &knobs, &assessment, &draft);
-        let replicas = &record.signals.replicas;
-        let shadow = assessment.said.shadow.map(|shadow| {
-            Box::new(Shadow {
-                planned: difference(replicas, &shadow, &self.sizes),
-                desired: shadow.desired.specs(),
-                stages: shadow.stages,
-            })
-        });
-        let now = Decision {
-            id: Revision::default(),
-            cluster: cluster.id,
-            at: self.now,
-            inputs: record.signals.clone(),
-            stale_after: knobs.stale_after,
-            desired: assessment.said.desired.specs(),
-            stages: assessment.said.stages,
-            planned: assessment.planned,
-            shadow,
-            brakes: draft.brakes,
-            conclusion: draft.conclusion,
-            changes_at,
-        };
+        let now = self.decided(cluster.id, record);
         let operation = record.operation.as_deref().cloned();
         let live = operation.iter().flat_map(|operation| &operation.units).filter_map(|unit| unit.action);
         let standing = self.standing(cluster.id);
@@ -90,6 +65,43 @@ impl State {
             floor: record.floor.as_deref().cloned(),
             idle: self.idle_state(cluster.id),
         })
+    }
+
+    /// What would be decided if this cluster were looked at now. It has no id: nothing is recorded. Nothing if there is no such
+    /// cluster.
+    pub fn would_decide(&self, cluster: ClusterId) -> Option<Decision> {
+        self.cluster_by_id(cluster)?;
+        let nothing = ClusterRecord::default();
+        Some(self.decided(cluster, self.scaling.record(cluster).unwrap_or(&nothing)))
+    }
+
+    fn decided(&self, cluster: ClusterId, record: &ClusterRecord) -> Decision {
+        let knobs = *self.settings.knobs();
+        let assessment = assess(self, cluster, Some(record), &knobs, &STRATEGIES);
+        let draft = draft(record, &knobs, self.now, &assessment, OperationId::from(Revision::default()));
+        let changes_at = changes_at(self, record, &knobs, &assessment, &draft);
+        let replicas = &record.signals.replicas;
+        let shadow = assessment.said.shadow.map(|shadow| {
+            Box::new(Shadow {
+                planned: difference(replicas, &shadow, &self.sizes, self.keeps_checkpoints_of(cluster)),
+                desired: shadow.desired.specs(),
+                stages: shadow.stages,
+            })
+        });
+        Decision {
+            id: Revision::default(),
+            cluster,
+            at: self.now,
+            inputs: record.signals.clone(),
+            stale_after: knobs.stale_after,
+            desired: assessment.said.desired.specs(),
+            stages: assessment.said.stages,
+            planned: assessment.planned,
+            shadow,
+            brakes: draft.brakes,
+            conclusion: draft.conclusion,
+            changes_at,
+        }
     }
 }
 
@@ -375,6 +387,7 @@ fn step(step: &Step) -> String {
     match step {
         Step::Create(replica) => format!("create {}", spec(replica)),
         Step::Drop { replica, .. } => format!("drop {}", spec(replica)),
+        Step::Suspend { replica, .. } => format!("checkpoint and drop {}", spec(replica)),
         Step::Replace { old, new, .. } => format!("replace {} by {}", spec(old), spec(new)),
     }
 }

@@ -214,7 +214,8 @@ pub struct IdleState {
     pub times: IdleTimes,
     /// Nothing if nobody was seen to use it.
     pub last_activity_at: Option<Time>,
-    /// Since when nobody has used it; nothing while it was used within the keep-alive window, or nobody has looked.
+    /// Since when nobody has used it; nothing while it was used within the keep-alive window, or the threshold where that is
+    /// shorter, or nobody has looked.
     pub idle_since: Option<Time>,
     pub scaled_to_zero_at: Option<Time>,
     pub last_wake: Option<Wake>,
@@ -261,7 +262,7 @@ impl State {
             last_activity_at: activity.and_then(|activity| activity.last_at),
             idle_since: activity
                 .map(crate::signals::Activity::idle_since)
-                .filter(|since| self.now.since(*since) >= times.keep_alive),
+                .filter(|since| self.now.since(*since) >= times.keep_alive.min(times.threshold)),
             scaled_to_zero_at: idle.and_then(|idle| idle.scaled_to_zero_at),
             last_wake: idle.and_then(|idle| idle.wake),
             created_at: idle.map_or(made, |idle| idle.created_at.min(made)),

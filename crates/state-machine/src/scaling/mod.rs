@@ -7,8 +7,9 @@
 //! - [`operations`] and [`actions`]: what is being done. [`advance`]: the next step. [`claims`]: who takes it, and what came
 //!   of it. [`dead_letters`]: what was given up. [`by_hand`]: what an operator says about one.
 //! - [`decisions`]: the record of one evaluation. [`essence`]: whether it is news. [`explain`]: the same in words, out of [`facts`]. [`retention`]: how long rows are shown.
-//!   [`views`]: how all of it is read.
+//!   [`views`]: how all of it is read. [`queues`]: what waits, as numbers to draw.
 //! - [`idle`]: who is at zero and since when. [`wake`]: waking by hand. [`savings`]: what that was worth. [`floor`]: a minimum for a while.
+//!   [`checkpoints`]: where what goes is kept.
 //! - [`asked`]: replicas that somebody wants beside the strategies. [`rows`]: what is written to the tables by hand. [`pause`]: holding a cluster by hand. [`removal`]: dropping one. [`restored`]: bringing back a backup.
 //! - [`what_if`]: the same brain as a pure function, with no cluster behind it.
 //! - [`evolve`]: what the events of all this do to the state. [`encoding`]: how it becomes bytes.
@@ -19,6 +20,7 @@ pub(crate) mod asked;
 pub(crate) mod assess;
 pub(crate) mod brakes;
 pub(crate) mod by_hand;
+pub(crate) mod checkpoints;
 pub(crate) mod claims;
 pub(crate) mod conclude;
 pub(crate) mod dead_letters;
@@ -37,6 +39,7 @@ pub(crate) mod knobs;
 pub(crate) mod operations;
 pub(crate) mod pause;
 pub(crate) mod plan;
+pub(crate) mod queues;
 pub(crate) mod rejection;
 pub(crate) mod removal;
 pub(crate) mod restored;
@@ -59,7 +62,7 @@ use crate::signals::Signals;
 use crate::signals::collectors::Collectors;
 use crate::signals::shared::SharedNames;
 use crate::strategies::StrategyState;
-use crate::table::Table;
+use crate::table::{Key, Table};
 use crate::{ClusterId, Time};
 use actions::Actions;
 use dead_letters::DeadLetters;
@@ -85,6 +88,8 @@ pub(crate) struct Scaling {
     pub(crate) deadlines: Deadlines,
     pub(crate) sweep: Option<Sweep>,
     pub(crate) names: SharedNames,
+    /// The backends that keep a checkpoint of what is suspended.
+    pub(crate) checkpointing: Table<Key, ()>,
 }
 
 /// What is known about one cluster beyond its name. A cluster that nobody has said anything about has none.

@@ -1,5 +1,6 @@
 //! Operations: multi-step changes of one cluster, one at a time. A scale-up creates replicas and waits until they are ready;
-//! a scale-down cordons, drains and drops them one after the other; a replacement does the first and then the second.
+//! a scale-down cordons, drains and drops them one after the other; a replacement does the first and then the second. One that
+//! suspends has each replica checkpointed before it is dropped, where the backend can.
 //!
 //! The whole plan is in the state before the first step is taken, and every step leaves its mark there, so whoever
 //! leads next goes on where the last one stopped. Here is what an operation is and what its steps make of it; when a step is
@@ -78,6 +79,8 @@ pub enum Progress {
     /// It was no longer wanted, or not allowed, before anything was called for it.
     Skipped,
     Failed,
+    /// Drained, and about to be dropped: what it has is being kept.
+    Checkpointing,
 }
 
 impl Progress {
@@ -97,6 +100,7 @@ impl Progress {
             Self::Done => "done",
             Self::Skipped => "skipped",
             Self::Failed => "failed",
+            Self::Checkpointing => "checkpointing",
         }
     }
 }
@@ -232,10 +236,11 @@ impl Unit {
                 Step::Create(replica) | Step::Replace { new: replica, .. } => {
                     Some(Call::CreateReplica(replica.clone()))
                 }
-                Step::Drop { .. } => self.life().map(Call::CordonReplica),
+                Step::Drop { .. } | Step::Suspend { .. } => self.life().map(Call::CordonReplica),
             },
             Progress::Cordoning => self.life().map(Call::CordonReplica),
             Progress::Draining => self.life().map(Call::DrainReplica),
+            Progress::Checkpointing => self.life().map(Call::CheckpointReplica),
             Progress::Dropping => self.life().map(Call::DropReplica),
             Progress::Uncordoning => self.life().map(Call::UncordonReplica),
             Progress::Creating | Progress::Joining | Progress::Done | Progress::Skipped | Progress::Failed => None,
@@ -272,7 +277,7 @@ impl Unit {
         if self.progress == Progress::Waiting {
             self.progress = match self.planned.step {
                 Step::Create(_) | Step::Replace { .. } => Progress::Creating,
-                Step::Drop { .. } => Progress::Cordoning,
+                Step::Drop { .. } | Step::Suspend { .. } => Progress::Cordoning,
             };
         }
     }
@@ -297,8 +302,13 @@ impl Unit {
                 if let Report::Drained(result) = report {
                     self.drained = Some(*result);
                 }
-                Progress::Dropping
+                match self.planned.step {
+                    Step::Suspend { .. } => Progress::Checkpointing,
+                    _ => Progress::Dropping,
+                }
             }
+            // Without it nothing is dropped: what could not be kept stays.
+            (Call::CheckpointReplica(_), true) => Progress::Dropping,
             (Call::DropReplica(_), true) => {
                 self.cordoned = false;
                 Progress::Done

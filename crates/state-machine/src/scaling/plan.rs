@@ -8,7 +8,7 @@ use crate::configuration::{MANAGED_SUFFIX, StrategyKind};
 use crate::signals::replica::Replica;
 use crate::sizes::Sizes;
 use crate::strategies::chain::{Said, Stage};
-use crate::strategies::desired::{Attribution, Desired, ReplicaSpec};
+use crate::strategies::desired::{Attribution, ReplicaSpec};
 use crate::strategies::reason::Reason;
 use crate::table::Key;
 use crate::{LogIndex, StrategyId};
@@ -28,26 +28,35 @@ pub enum Step {
         replica: ReplicaSpec,
         incarnation: Option<Key>,
     },
+    /// A drop after which the same replica is meant to come back: its backend keeps a checkpoint of it first.
+    Suspend {
+        replica: ReplicaSpec,
+        incarnation: Option<Key>,
+    },
 }
 
 impl Step {
     pub fn creates(&self) -> Option<&ReplicaSpec> {
         match self {
             Self::Create(replica) | Self::Replace { new: replica, .. } => Some(replica),
-            Self::Drop { .. } => None,
+            Self::Drop { .. } | Self::Suspend { .. } => None,
         }
     }
 
     pub fn drops(&self) -> Option<&ReplicaSpec> {
         match self {
-            Self::Drop { replica, .. } | Self::Replace { old: replica, .. } => Some(replica),
+            Self::Drop { replica, .. } | Self::Suspend { replica, .. } | Self::Replace { old: replica, .. } => {
+                Some(replica)
+            }
             Self::Create(_) => None,
         }
     }
 
     pub(crate) fn dropped_incarnation(&self) -> Option<&Key> {
         match self {
-            Self::Drop { incarnation, .. } | Self::Replace { incarnation, .. } => incarnation.as_ref(),
+            Self::Drop { incarnation, .. } | Self::Suspend { incarnation, .. } | Self::Replace { incarnation, .. } => {
+                incarnation.as_ref()
+            }
             Self::Create(_) => None,
         }
     }
@@ -55,7 +64,7 @@ impl Step {
     /// How many calls it needs that the rate limit counts.
     pub(crate) fn counted_actions(&self) -> u64 {
         match self {
-            Self::Create(_) | Self::Drop { .. } => 1,
+            Self::Create(_) | Self::Drop { .. } | Self::Suspend { .. } => 1,
             Self::Replace { .. } => 2,
         }
     }
@@ -142,12 +151,9 @@ impl std::fmt::Display for Origin {
 
 /// Everything between what is there and what is wanted, in the order in which it is to be done: first what is added, the
 /// smallest first, then what changes its size, then what goes, the largest first. Names decide what sizes leave open, so the
-/// order is the same on every node.
-pub(crate) fn difference(actual: &[Replica], said: &Said, sizes: &Sizes) -> Vec<Planned> {
-    difference_of(actual, &said.desired, &said.stages, sizes)
-}
-
-fn difference_of(actual: &[Replica], desired: &Desired, stages: &[Stage], sizes: &Sizes) -> Vec<Planned> {
+/// order is the same on every node. `checkpoints`: the backend can keep one of each replica that is suspended.
+pub(crate) fn difference(actual: &[Replica], said: &Said, sizes: &Sizes, checkpoints: bool) -> Vec<Planned> {
+    let (desired, stages) = (&said.desired, &said.stages);
     if !desired.is_changed() {
         return vec![];
     }
@@ -174,13 +180,21 @@ fn difference_of(actual: &[Replica], desired: &Desired, stages: &[Stage], sizes:
     let mut dropped: Vec<&Replica> = actual.iter().filter(|replica| desired.get(&replica.name).is_none()).collect();
     dropped.sort_by_key(|replica| std::cmp::Reverse(rank(&replica.size)));
     for replica in dropped {
-        let step = Step::Drop {
-            replica: ReplicaSpec { name: replica.name.clone(), size: replica.size.clone() },
-            incarnation: replica.incarnation.clone(),
+        let by = desired.removed_by(&replica.name);
+        let incarnation = replica.incarnation.clone();
+        let replica = ReplicaSpec { name: replica.name.clone(), size: replica.size.clone() };
+        let step = match checkpoints && by.is_some_and(suspends) {
+            true => Step::Suspend { replica, incarnation },
+            false => Step::Drop { replica, incarnation },
         };
-        plan.extend(planned(step, desired.removed_by(&replica.name), stages));
+        plan.extend(planned(step, by, stages));
     }
     plan
+}
+
+/// Whether what goes is meant to come back as it was: nobody uses the cluster, or a schedule says that nobody will.
+fn suspends(by: &Attribution) -> bool {
+    by.kind == Some(StrategyKind::IdleSuspend) || matches!(by.reason, Reason::SuspendedBySchedule { .. })
 }
 
 /// Nothing if no strategy is to blame, which cannot be: what nobody touched is wanted as it is.

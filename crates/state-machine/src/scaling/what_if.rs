@@ -151,12 +151,12 @@ pub fn plan(input: &PlanInput) -> Result<PlanOutput, PlanError> {
         .map(|(kind, configuration, state)| Link::new(state.strategy, *kind, configuration, state, None, now))
         .collect();
     let said = run(&STRATEGIES, &links, view, &mut None);
-    let planned = difference(&signals.replicas, &said, &sizes);
+    let planned = difference(&signals.replicas, &said, &sizes, false);
     let shadow = said.shadow.as_ref().map(|shadow| {
         Box::new(Shadow {
             stages: shadow.stages.clone(),
             desired: shadow.desired.specs(),
-            planned: difference(&signals.replicas, shadow, &sizes),
+            planned: difference(&signals.replicas, shadow, &sizes, false),
         })
     });
     let desired = said.desired.specs();

@@ -196,6 +196,11 @@ pub enum Reason {
     },
     /// Of no strategy: what an override made goes.
     OverrideOver,
+    /// The signal was measured before the number of replicas changed, and says nothing about those there are.
+    AwaitsSignal {
+        signal: Key,
+        replicas: u32,
+    },
 }
 
 impl Reason {
@@ -253,6 +258,7 @@ impl Reason {
         ("KEPT_AWAKE", "The cluster was woken within the keep-alive window: it is not suspended."),
         ("OVERRIDDEN", "Somebody wants a minimum of replicas for a while, whatever the strategies say."),
         ("OVERRIDE_OVER", "The override has ended: what it made goes."),
+        ("AWAITS_SIGNAL", "The signal is older than the last change, so the next value is waited for."),
     ];
 
     /// Stable, for programs.
@@ -319,6 +325,7 @@ impl Reason {
             Self::KeptAwake { .. } => 49,
             Self::Overridden { .. } => 50,
             Self::OverrideOver => 51,
+            Self::AwaitsSignal { .. } => 52,
         }
     }
 
@@ -426,6 +433,10 @@ impl fmt::Display for Reason {
                 until.map_or(Ok(()), |until| write!(f, " until {until}"))
             }
             Self::WokenBySchedule => f.write_str("the schedule has the cluster suspended no longer"),
+            Self::AwaitsSignal { signal, replicas } => write!(
+                f,
+                "signal {signal} was measured before the last change and says nothing about the {replicas} replicas there are"
+            ),
             Self::KeptAwake { until } => write!(f, "idle, but woken lately: kept awake until {until}"),
             Self::Overridden { replicas_min, until } => {
                 write!(f, "overridden until {until}: at least {replicas_min} replicas")

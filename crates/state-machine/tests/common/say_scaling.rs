@@ -65,6 +65,11 @@ pub fn command(state: &State, text: &str, plain: &[&str], named: &BTreeMap<&str,
             expires_in: read(named["for"]),
         },
         ["clear", "override", cluster] => Command::ClearOverride { cluster: (*cluster).to_owned() },
+        ["describe", backend, what @ ..] => Command::DescribeBackend {
+            epoch: epoch(state, named),
+            backend: (*backend).to_owned(),
+            checkpoints: what == ["keeps", "checkpoints"],
+        },
         ["suggest", name, "to", value] => {
             Command::SuggestSetting { name: (*name).to_owned(), value: (*value).to_owned() }
         }

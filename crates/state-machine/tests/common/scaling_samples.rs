@@ -105,6 +105,7 @@ pub fn commands() -> Vec<Command> {
             expires_in: Span::from_hours(2),
         },
         Command::ClearOverride { cluster: name() },
+        Command::DescribeBackend { epoch: EPOCH, backend: "local".to_owned(), checkpoints: true },
         Command::PlaceCluster { name: name(), backend: Some("local".to_owned()), etag },
         Command::ClaimAction {
             action: action_id(),
@@ -433,6 +434,23 @@ fn pause() -> Pause {
     Pause { reason: "moving".to_owned(), since: NOON, expires_at: Some(NOON), begun: at(5, 0) }
 }
 
+/// What came into the parts of events after their bytes were pinned: each by itself.
+pub fn later_parts() -> Vec<(&'static str, Event)> {
+    let incarnation = Some("i-1".into());
+    let life = ReplicaLife { name: "c".into(), size: "25cc".into(), incarnation: incarnation.clone() };
+    let checkpoint = Action { call: Call::CheckpointReplica(life), ..action() };
+    let waits = Reason::AwaitsSignal { signal: "latency".into(), replicas: 4 };
+    let mut suspends = operation();
+    suspends.units.truncate(1);
+    suspends.units[0].planned = planned(Step::Suspend { replica: spec("c", "25cc"), incarnation });
+    suspends.units[0].progress = Progress::Checkpointing;
+    vec![
+        ("a checkpoint", Event::ActionPlanned { action: checkpoint }),
+        ("a suspension", Event::OperationAdvanced { operation: suspends }),
+        ("a wait for a signal", Event::StrategyFaulted { cluster: cluster(), strategy: strategy_id(), reason: waits }),
+    ]
+}
+
 pub fn events() -> Vec<Event> {
     vec![
         Event::StrategyRestored { strategy: strategy() },
@@ -453,6 +471,7 @@ pub fn events() -> Vec<Event> {
         Event::ClusterWoken { cluster: cluster(), wake: wake() },
         Event::ClusterOverridden { cluster: cluster(), floor: floor() },
         Event::OverrideEnded { cluster: cluster(), reason: ResumeReason::Asked },
+        Event::BackendDescribed { backend: "local".into(), checkpoints: true },
         Event::ClusterResumed { cluster: cluster(), reason: ResumeReason::Expired },
         Event::ReplicaAsked { cluster: cluster(), asked: asked(Step::Create(spec("mine", "50cc"))) },
         Event::DecisionMade { decision: Box::new(decision()) },

@@ -40,7 +40,7 @@ pub fn event(event: &Event) -> String {
             let what = match &asked.step {
                 Step::Create(replica) => format!("create {}:{}", replica.name, replica.size),
                 Step::Drop { replica, .. } => format!("drop {}:{}", replica.name, replica.size),
-                other @ Step::Replace { .. } => panic!("{other:?} is not asked for"),
+                other @ (Step::Replace { .. } | Step::Suspend { .. }) => panic!("{other:?} is not asked for"),
             };
             format!("{cluster}, {what}, {}", asked.reason)
         }
@@ -52,6 +52,9 @@ pub fn event(event: &Event) -> String {
             format!("{cluster}, {}{}, {ready}", wake.reason.as_str(), if wake.cold { ", from zero" } else { "" })
         }
         Event::ClusterOverridden { cluster, floor } => format!("{cluster}, {}", overridden(floor)),
+        Event::BackendDescribed { backend, checkpoints } => {
+            format!("{backend} {}", if *checkpoints { "keeps checkpoints" } else { "keeps none" })
+        }
         Event::ClusterKnowledgeRestored { cluster, knowledge } => format!(
             "{cluster}, {} replicas, {} strategy states, {}",
             knowledge.signals.replicas.len(),
@@ -237,6 +240,9 @@ fn step(step: &Step) -> String {
         Step::Drop { replica, incarnation } => {
             format!("drop {}:{}{}", replica.name, replica.size, life(incarnation.as_deref()))
         }
+        Step::Suspend { replica, incarnation } => {
+            format!("suspend {}:{}{}", replica.name, replica.size, life(incarnation.as_deref()))
+        }
         Step::Replace { old, incarnation, new } => {
             format!("replace {}:{}{} by {}:{}", old.name, old.size, life(incarnation.as_deref()), new.name, new.size)
         }
@@ -278,9 +284,11 @@ fn action_life(action: &Action) -> String {
     use loadline_state_machine::Call;
     match &action.call {
         Call::CreateReplica(_) => String::new(),
-        Call::CordonReplica(it) | Call::DrainReplica(it) | Call::DropReplica(it) | Call::UncordonReplica(it) => {
-            life(it.incarnation.as_deref())
-        }
+        Call::CordonReplica(it)
+        | Call::DrainReplica(it)
+        | Call::DropReplica(it)
+        | Call::UncordonReplica(it)
+        | Call::CheckpointReplica(it) => life(it.incarnation.as_deref()),
     }
 }
 

@@ -74,6 +74,10 @@ macro_rules! conversations {
 conversations! {
     a_cluster_is_woken_by_hand_and_kept_awake,
     a_wake_comes_between_two_replicas_of_a_scale_down,
+    what_is_suspended_is_checkpointed_first_where_that_can_be,
+    a_panic_of_knative_only_grows_and_ends_after_its_window,
+    a_ratio_counts_once_for_each_number_of_replicas,
+    a_target_of_nomad_changes_by_so_many_at_a_time,
     an_override_holds_a_minimum_until_its_deadline,
     a_node_suggests_what_nobody_has_said,
     a_backup_brings_strategies_back_and_ends_what_was_under_way,

@@ -64,6 +64,7 @@ pub(super) enum Verb {
     Uncordon,
     Drain,
     Drop,
+    Checkpoint,
 }
 
 impl Verb {
@@ -91,6 +92,7 @@ impl Intent {
             Call::UncordonReplica(life) => (Verb::Uncordon, life.incarnation.as_ref()),
             Call::DrainReplica(life) => (Verb::Drain, life.incarnation.as_ref()),
             Call::DropReplica(life) => (Verb::Drop, life.incarnation.as_ref()),
+            Call::CheckpointReplica(life) => (Verb::Checkpoint, life.incarnation.as_ref()),
         };
         let text = |key: &dyn fmt::Display| key.to_string();
         Intent {
@@ -111,6 +113,7 @@ impl fmt::Display for Intent {
             Verb::Uncordon => "uncordon",
             Verb::Drain => "drain",
             Verb::Drop => "drop",
+            Verb::Checkpoint => "checkpoint",
         };
         write!(f, "{verb} replica {} of size {} in cluster {}", self.name, self.size, self.cluster)?;
         self.incarnation.iter().try_for_each(|it| write!(f, ", incarnation {it}"))

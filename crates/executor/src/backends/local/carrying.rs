@@ -61,7 +61,7 @@ impl LocalBackend {
         let answered = match asked.intent.verb {
             Verb::Create => self.create(&asked).await,
             Verb::Drop => self.end(&asked).await,
-            Verb::Cordon | Verb::Uncordon | Verb::Drain => self.tell(&asked).await,
+            Verb::Cordon | Verb::Uncordon | Verb::Drain | Verb::Checkpoint => self.tell(&asked).await,
         };
         // After the answer is known: whoever is late here delays nobody.
         let backend = self.clone();
@@ -161,6 +161,7 @@ impl LocalBackend {
             startup_delay: span(own.startup_delay.unwrap_or(config.startup_delay)),
             hydration_time: span(own.hydration_time.unwrap_or(config.hydration_time)),
             objects: own.objects.unwrap_or(config.objects),
+            hydrated: 0,
             drain_deadline: span(config.drain_deadline),
             terminate_grace: span(config.terminate_grace),
             restart_after: span(config.restart_after),
@@ -181,7 +182,7 @@ impl LocalBackend {
         Ok(())
     }
 
-    /// Cordon, uncordon and drain: the replica reads it in the ledger.
+    /// Cordon, uncordon, drain and checkpoint: the replica reads it in the ledger.
     async fn tell(&self, asked: &Asked) -> Result<Report, CallError> {
         let begins_by = Instant::now() + REACTION;
         let ends_by = begins_by + self.config().drain_deadline + REACTION;
@@ -202,7 +203,7 @@ impl LocalBackend {
                     self.withdraw(asked, true, format!("replica {name} (process {pid}) does not react")).await?;
                 }
                 (Some(_), false) if Instant::now() >= ends_by => {
-                    let reason = format!("replica {} does not come to an end with its drain", asked.intent.name);
+                    let reason = format!("it does not come to an end: {}", asked.intent);
                     return Err(CallError::Unknown { reason });
                 }
                 (Some(_), _) => sleep(GLANCE).await,
@@ -293,6 +294,9 @@ fn ask(ledger: &mut Ledger, config: &LocalConfig, order: &Order) -> Result<Resul
     }
     let mut intent = Intent::of(order.cluster.id, &order.call);
     names::check(&intent.name).map_err(|problem| refused(false, problem))?;
+    if intent.verb == Verb::Checkpoint && !config.checkpoints {
+        return Err(refused(false, "this backend is told to keep no checkpoints".to_owned()));
+    }
     // What can be seen without writing anything. It decides nothing, and spares the ledger what could only fail.
     if let Some(known) = stands(ledger, order, ticket)? {
         return Ok(Err(known));
@@ -312,7 +316,8 @@ fn ask(ledger: &mut Ledger, config: &LocalConfig, order: &Order) -> Result<Resul
         (_, life) if intent.incarnation.is_none() => intent.incarnation = life.map(|life| life.incarnation),
         _ => {}
     }
-    if intent.incarnation.is_none() && matches!(intent.verb, Verb::Cordon | Verb::Uncordon | Verb::Drain) {
+    let is_about_one = matches!(intent.verb, Verb::Cordon | Verb::Uncordon | Verb::Drain | Verb::Checkpoint);
+    if intent.incarnation.is_none() && is_about_one {
         return Err(refused(false, gone(&intent)));
     }
     let asking = Record::Asked {

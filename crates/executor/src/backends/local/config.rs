@@ -42,6 +42,9 @@ pub struct LocalConfig {
     /// How long a replica that crashed stays down the first time; twice as long each time after that.
     #[serde(default = "restart_after", deserialize_with = "time")]
     pub restart_after: Duration,
+    /// Whether a replica that is suspended is checkpointed, and the next one of its name and size goes on from that.
+    #[serde(default = "checkpoints")]
+    pub checkpoints: bool,
     /// Calls at a time.
     #[serde(default)]
     pub calls_max: Option<usize>,
@@ -91,6 +94,10 @@ fn restart_after() -> Duration {
     Duration::from_secs(1)
 }
 
+fn checkpoints() -> bool {
+    true
+}
+
 fn observe_every() -> Duration {
     Duration::from_secs(1)
 }
@@ -108,6 +115,7 @@ impl LocalConfig {
             terminate_grace: terminate_grace(),
             start_deadline: start_deadline(),
             restart_after: restart_after(),
+            checkpoints: checkpoints(),
             calls_max: None,
             observe_every: observe_every(),
             sizes: BTreeMap::new(),

@@ -135,6 +135,7 @@ impl Backend for LocalBackend {
             call_deadline: slowest.into_iter().max().unwrap_or_default() + REACTION,
             calls_max: config.calls_max.unwrap_or(CALLS_MAX),
             observe_every: config.observe_every,
+            checkpoints: config.checkpoints,
         }
     }
 

@@ -7,7 +7,7 @@
 //! The lock file is never removed: a second file under its path would be a second lock.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,7 @@ const REPLICAS: &str = "replicas";
 const LOCK: &str = "lock";
 const LIFE: &str = "life.json";
 const LOG: &str = "log";
+const CHECKPOINT: &str = "checkpoint.json";
 
 /// A name is part of a path. Longer than any name that Loadline makes, shorter than any file system's limit.
 const NAME_BYTES_MAX: usize = 200;
@@ -60,6 +61,17 @@ pub(super) struct Life {
     pub(super) crashes: u64,
     pub(super) crash_reason: Option<String>,
     pub(super) oom: bool,
+    /// The life whose checkpoint it went on from.
+    #[serde(default)]
+    pub(super) restored_from: Option<String>,
+}
+
+/// What is kept of a replica that is suspended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Checkpoint {
+    pub(super) incarnation: String,
+    pub(super) size: String,
+    pub(super) objects_hydrated: u64,
 }
 
 /// What is wrong with a name, if anything is.
@@ -152,6 +164,33 @@ impl Place {
         let fresh = self.folder.join("life.json.new");
         std::fs::write(&fresh, serde_json::to_vec_pretty(life)?)?;
         std::fs::rename(&fresh, self.folder.join(LIFE))
+    }
+
+    /// Only for who holds the lock. Synced: whoever is told that it is kept drops the replica next.
+    pub(super) fn keep(&self, checkpoint: &Checkpoint, _held: &NameLock) -> io::Result<()> {
+        let fresh = self.folder.join("checkpoint.json.new");
+        let mut file = File::create(&fresh)?;
+        file.write_all(&serde_json::to_vec_pretty(checkpoint)?)?;
+        file.sync_all()?;
+        std::fs::rename(&fresh, self.folder.join(CHECKPOINT))?;
+        File::open(&self.folder)?.sync_all()
+    }
+
+    /// What was kept of a replica of this size. One of another size has nothing to go on from.
+    pub(super) fn kept(&self, size: &str) -> io::Result<Option<Checkpoint>> {
+        match std::fs::read(self.folder.join(CHECKPOINT)) {
+            Ok(text) => Ok(serde_json::from_slice::<Checkpoint>(&text).ok().filter(|kept| kept.size == size)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Only for who holds the lock.
+    pub(super) fn forget_checkpoint(&self, _held: &NameLock) -> io::Result<()> {
+        match std::fs::remove_file(self.folder.join(CHECKPOINT)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -57,6 +57,7 @@ impl Default for Script {
                 call_deadline: Duration::from_secs(10),
                 calls_max: 16,
                 observe_every: Duration::from_secs(5),
+                checkpoints: false,
             },
             unanswered_percent: 0,
             lost_percent: 0,
@@ -140,6 +141,12 @@ impl Scripted {
         assert!(script.slow_for < script.capabilities.call_deadline, "carried out before the deadline, or never");
         assert!(script.stale_for <= script.capabilities.visibility_delay, "no older than it promises");
         Scripted { script: Arc::new(script), place: Arc::default(), on_send: Arc::default() }
+    }
+
+    /// The same place, as a node reaches it that was told something else about it.
+    #[must_use]
+    pub fn reached_with(&self, script: Script) -> Scripted {
+        Scripted { script: Arc::new(script), ..self.clone() }
     }
 
     /// Calls `hook` with every order at the moment when it is sent.
@@ -426,6 +433,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_keeps_the_promises_of_a_backend() {
         suite(async || subject(Script::default())).await;
+        let honest = Script::default();
+        let capabilities = Capabilities { checkpoints: true, ..honest.capabilities };
+        suite(async || subject(Script { capabilities, ..honest.clone() })).await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -151,6 +151,17 @@ impl Place {
                 Report::Nothing
             }
             Call::DrainReplica(_) => Report::Drained(DrainResult { moved: 1, left: 0 }),
+            Call::CheckpointReplica(life) => {
+                let reason = match self.meant_mut(cluster, life) {
+                    Some(_) if script.capabilities.checkpoints => None,
+                    Some(_) => Some("no checkpoints are kept here".to_owned()),
+                    None => Some(format!("the replica {} that is meant is gone", life.name)),
+                };
+                if let Some(reason) = reason {
+                    return Err(CallError::Refused { retryable: false, reason });
+                }
+                Report::Nothing
+            }
             Call::CordonReplica(_) | Call::UncordonReplica(_) => Report::Nothing,
         };
         self.write(at, order, LedgerEvent::Effect);

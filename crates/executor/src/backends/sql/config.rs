@@ -41,6 +41,9 @@ pub struct SqlConfig {
     pub drain: Option<String>,
     #[serde(default)]
     pub uncordon: Option<String>,
+    /// What keeps a checkpoint of a replica. Without it, nothing that is suspended is checkpointed.
+    #[serde(default)]
+    pub checkpoint: Option<String>,
     /// The replicas of one cluster.
     #[serde(default = "default_observe")]
     pub observe: String,
@@ -111,6 +114,7 @@ pub(super) struct Templates {
     pub cordon: Option<Template>,
     pub drain: Option<Template>,
     pub uncordon: Option<Template>,
+    pub checkpoint: Option<Template>,
     pub observe: Template,
     pub verify: Option<Template>,
     pub managed: Option<Template>,
@@ -132,6 +136,7 @@ impl SqlConfig {
             cordon: None,
             drain: None,
             uncordon: None,
+            checkpoint: None,
             observe: default_observe(),
             verify: None,
             managed: None,
@@ -209,6 +214,7 @@ impl SqlConfig {
             cordon: optional("cordon", self.cordon.as_ref())?,
             drain: optional("drain", self.drain.as_ref())?,
             uncordon: optional("uncordon", self.uncordon.as_ref())?,
+            checkpoint: optional("checkpoint", self.checkpoint.as_ref())?,
             observe: Template::parse("observe", &self.observe, About::Cluster)?,
             verify: optional("verify", self.verify.as_ref())?,
             managed: self.managed_query().map(|it| Template::parse("managed", it, About::Cluster)).transpose()?,

@@ -88,6 +88,7 @@ impl Sql {
             Call::CordonReplica(_) => self.templates.cordon.as_ref(),
             Call::DrainReplica(_) => self.templates.drain.as_ref(),
             Call::UncordonReplica(_) => self.templates.uncordon.as_ref(),
+            Call::CheckpointReplica(_) => self.templates.checkpoint.as_ref(),
         }
     }
 
@@ -211,7 +212,7 @@ impl Sql {
                 let drained = rows::drained(&answered).map_err(refused)?;
                 Ok(drained.map_or(Report::Nothing, |(moved, left)| Report::Drained(DrainResult { moved, left })))
             }
-            Call::CordonReplica(_) | Call::UncordonReplica(_) => Ok(Report::Nothing),
+            Call::CordonReplica(_) | Call::UncordonReplica(_) | Call::CheckpointReplica(_) => Ok(Report::Nothing),
             Call::CreateReplica(_) | Call::DropReplica(_) => loop {
                 let seen = self.look(client, order).await;
                 // From here on, a question that fails leaves open what the statement did.
@@ -259,6 +260,10 @@ impl Sql {
     /// Whether what is there leaves anything to do.
     fn before(&self, order: &Order, seen: Option<&Seen>) -> Before {
         match (&order.call, seen) {
+            // Unlike the other steps it does not count as done: something would be dropped that was to be kept.
+            (Call::CheckpointReplica(_), _) if self.templates.checkpoint.is_none() => {
+                Before::Refused("this backend has no statement for checkpoints any more".to_owned())
+            }
             (Call::CreateReplica(_), None) => Before::Needed,
             (Call::CreateReplica(_), Some(there)) => match self.made_by(order, there) {
                 true => Before::Settled(Report::Created { incarnation: there.replica.incarnation.clone() }),
@@ -288,7 +293,7 @@ impl Sql {
 
     /// Without a ledger, only what is there can tell what has become of an order.
     async fn guess(&self, client: &Client, order: &Order) -> Result<Found, CallError> {
-        if self.statement(&order.call).is_none() {
+        if self.statement(&order.call).is_none() && !matches!(order.call, Call::CheckpointReplica(_)) {
             return Ok(Found::Done(Report::Nothing));
         }
         let seen = self.look(client, order).await?;
@@ -316,6 +321,7 @@ impl Backend for Sql {
             call_deadline: self.config.call_deadline,
             calls_max: self.config.calls_max.unwrap_or(CALLS_MAX_DEFAULT),
             observe_every: self.config.observe_every,
+            checkpoints: self.templates.checkpoint.is_some(),
         }
     }
 

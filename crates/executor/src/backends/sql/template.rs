@@ -190,7 +190,8 @@ pub(super) fn incarnation(call: &Call) -> Option<&str> {
         Call::CordonReplica(life)
         | Call::DrainReplica(life)
         | Call::DropReplica(life)
-        | Call::UncordonReplica(life) => life.incarnation.as_deref(),
+        | Call::UncordonReplica(life)
+        | Call::CheckpointReplica(life) => life.incarnation.as_deref(),
     }
 }
 

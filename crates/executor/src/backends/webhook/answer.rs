@@ -134,7 +134,9 @@ fn report(call: &Call, answer: &Answer) -> Report {
             Some(drained) => Report::Drained(DrainResult { moved: drained.moved, left: drained.left }),
             None => Report::Nothing,
         },
-        Call::CordonReplica(_) | Call::DropReplica(_) | Call::UncordonReplica(_) => Report::Nothing,
+        Call::CordonReplica(_) | Call::DropReplica(_) | Call::UncordonReplica(_) | Call::CheckpointReplica(_) => {
+            Report::Nothing
+        }
     }
 }
 

@@ -32,6 +32,9 @@ pub struct WebhookConfig {
     /// Whether the receiver refuses lower epochs. It is asked when nothing is said here.
     #[serde(default)]
     pub fences: Option<bool>,
+    /// Whether the receiver keeps checkpoints of what is suspended. It is asked when nothing is said here.
+    #[serde(default)]
+    pub checkpoints: Option<bool>,
     #[serde(default, deserialize_with = "settings::optional_time")]
     pub visibility_delay: Option<Duration>,
     #[serde(default)]
@@ -61,6 +64,7 @@ impl WebhookConfig {
             previous_secret_file: None,
             ca_file: None,
             fences: None,
+            checkpoints: None,
             visibility_delay: None,
             calls_max: None,
             call_deadline: default_call_deadline(),

@@ -72,7 +72,7 @@ pub struct ClusterBody {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallBody {
-    /// `create_replica`, `cordon_replica`, `drain_replica`, `drop_replica` or `uncordon_replica`.
+    /// `create_replica`, `cordon_replica`, `drain_replica`, `checkpoint_replica`, `drop_replica` or `uncordon_replica`.
     #[serde(rename = "type")]
     pub kind: String,
     pub replica: String,
@@ -119,7 +119,8 @@ impl CallBody {
             Call::CordonReplica(life)
             | Call::DrainReplica(life)
             | Call::DropReplica(life)
-            | Call::UncordonReplica(life) => life.incarnation.as_ref().map(ToString::to_string),
+            | Call::UncordonReplica(life)
+            | Call::CheckpointReplica(life) => life.incarnation.as_ref().map(ToString::to_string),
         };
         Self {
             kind: call.code().to_owned(),
@@ -217,4 +218,7 @@ pub struct CapabilitiesBody {
     pub visibility_delay_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_max: Option<usize>,
+    /// Whether it keeps a checkpoint of a replica that is suspended. One that says nothing is not asked to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<bool>,
 }

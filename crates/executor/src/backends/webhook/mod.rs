@@ -219,6 +219,7 @@ impl Backend for Webhook {
                 .unwrap_or(CALLS_MAX_DEFAULT)
                 .clamp(1, CALLS_MAX),
             observe_every: self.config.observe_every,
+            checkpoints: self.config.checkpoints.or(told.and_then(|told| told.checkpoints)).unwrap_or(false),
         }
     }
 

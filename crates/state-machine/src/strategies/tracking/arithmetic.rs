@@ -49,8 +49,9 @@ pub(crate) fn nomad(target_milli: i64, value_milli: i64, current: u32, tolerance
     let target = if target_milli == 0 { 1_000 } else { positive(target_milli) };
     let value = positive(value_milli);
     match current {
-        _ if within(tolerance_milli, value, target) => current,
+        // From none there is nothing to be near to: on target is one replica.
         0 => scaled_up(1, value, target),
+        _ if within(tolerance_milli, value, target) => current,
         _ => scaled_up(current.into(), value, target),
     }
 }
@@ -171,6 +172,8 @@ mod tests {
             (26_000, 13_000, 2, 4),
             (20_000, 10_000, 0, 2),
             (1_000, 10_000, 0, 1),
+            (10_000, 10_000, 0, 1),
+            (0, 10_000, 0, 0),
             (0, 0, 5, 0),
             (210_000, 50_000, 1, 5),
             (10_000, 210_000, 5, 1),

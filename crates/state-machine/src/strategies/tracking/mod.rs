@@ -6,6 +6,10 @@
 //!
 //! A signal that is missing or stale never takes a replica away: the others may still ask for more, and the bounds of the
 //! configuration hold in any case.
+//!
+//! A signal that is a ratio counts once for each number of replicas: measured before the last change, it would ask for the same
+//! change again, and again, until the maximum or the minimum. Others look every so often and have a new value by then; here it is
+//! looked when something happens, so that the next value is waited for.
 
 pub(crate) mod arithmetic;
 pub(crate) mod pace;
@@ -15,7 +19,7 @@ use super::desired::Desired;
 use super::reason::{ChangeCause, ChangesAt, Reason, earlier, just_after};
 use super::{Memory, Overran, Question, Steps, Verdict, View};
 use crate::configuration::Rule;
-use crate::configuration::tracking::{Algorithm, Knative, TrackedSignal, Tracking};
+use crate::configuration::tracking::{Algorithm, Knative, TargetKind, TrackedSignal, Tracking};
 use crate::signals::Freshness;
 use crate::table::Key;
 use crate::{Span, Time};
@@ -39,7 +43,7 @@ pub(crate) fn decide(question: &Question<'_>, desired: &mut Desired, steps: &mut
         Memory::Course(course) => course,
         _ => &nothing,
     };
-    let mut answer = answer(rule, course, view, count);
+    let mut answer = answer(rule, course, question.state.last_change_at, view, count);
     // Two strategies that count the same replicas want them for different work: the larger number is right for both.
     let needed = desired.needed(&rule.size);
     if needed > answer.replicas {
@@ -72,6 +76,8 @@ struct Read {
     /// Over the short window, if that is a signal of its own.
     panic_milli: i64,
     fresh_until: Time,
+    /// When it was measured, or said to be unchanged.
+    known_at: Time,
 }
 
 /// What the signals ask for together, before anything paces it.
@@ -82,9 +88,11 @@ struct Wish {
     signal: Key,
     value_milli: i64,
     panic: Option<Panic>,
+    /// It is older than the last change, and asks for nothing.
+    is_old: bool,
 }
 
-fn answer(rule: &Tracking, course: &Course, view: &View<'_>, count: Count) -> Answered {
+fn answer(rule: &Tracking, course: &Course, changed_at: Option<Time>, view: &View<'_>, count: Count) -> Answered {
     let current = count.current;
     let holds = |replicas, reason, changes_at| Answered { replicas, reason, changes_at, noted: None };
     if current > rule.replicas_max {
@@ -108,7 +116,7 @@ fn answer(rule: &Tracking, course: &Course, view: &View<'_>, count: Count) -> An
             Err(reason) => unknown = unknown.or(Some(reason)),
         }
     }
-    let wish = match wish(rule, course, &known, count, view.now) {
+    let wish = match wish(rule, course, &known, count, changed_at, view.now) {
         Some(wish) if unknown.is_none() => wish,
         // More is asked for by what is known. What all have to agree to cannot be known.
         Some(wish) if wish.replicas > current && !rule.require_all => wish,
@@ -149,6 +157,7 @@ fn reason(rule: &Tracking, wish: &Wish, current: u32, replicas: u32, held: Optio
         _ if replicas > current => Reason::SignalAbove { signal, value_milli, wanted, replicas },
         _ if replicas < current => Reason::SignalBelow { signal, value_milli, wanted, replicas },
         _ if wanted == current && current == 0 => Reason::NotActivated,
+        _ if wanted == current && wish.is_old => Reason::AwaitsSignal { signal, replicas },
         _ if wanted == current => Reason::SignalOnTarget { signal, value_milli, replicas },
         _ if wanted > current && current == rule.replicas_max => Reason::AtMaximum { wanted, replicas },
         _ if wanted < current && current == rule.replicas_min => Reason::AtMinimum { wanted, replicas },
@@ -163,7 +172,8 @@ fn noted(rule: &Tracking, course: &Course, wish: &Wish) -> Option<Noted> {
     /// How far a panic moves on before that is worth an entry in the log.
     const PANIC_GRAIN: u64 = 16;
     let window = rule.window_max();
-    let recommended = (window > Span::default() && course.latest() != Some(wish.replicas)).then_some(wish.replicas);
+    let is_news = window > Span::default() && !wish.is_old && course.latest() != Some(wish.replicas);
+    let recommended = is_news.then_some(wish.replicas);
     let grain = match rule.algorithm {
         Algorithm::Knative(knative) => Span::from_millis(knative.stable_window.as_millis() / PANIC_GRAIN),
         Algorithm::Hpa | Algorithm::Nomad => Span::default(),
@@ -200,11 +210,19 @@ fn read(signal: &TrackedSignal, view: &View<'_>) -> Result<Read, Reason> {
         Some(name) => one(name)?,
         None => value_milli,
     };
-    Ok(Read { value_milli, panic_milli, fresh_until: fresh_until.unwrap_or(view.now) })
+    let fresh_until = fresh_until.unwrap_or(view.now);
+    Ok(Read { value_milli, panic_milli, fresh_until, known_at: fresh_until.before(view.stale_after) })
 }
 
 /// Nothing if no signal is known.
-fn wish(rule: &Tracking, course: &Course, known: &[(&TrackedSignal, Read)], count: Count, now: Time) -> Option<Wish> {
+fn wish(
+    rule: &Tracking,
+    course: &Course,
+    known: &[(&TrackedSignal, Read)],
+    count: Count,
+    changed_at: Option<Time>,
+    now: Time,
+) -> Option<Wish> {
     // Where there may be none at all, a signal that is not above its activation asks for none.
     let asks = |signal: &TrackedSignal, read: &Read| {
         let any = match signal.activation_milli {
@@ -217,10 +235,16 @@ fn wish(rule: &Tracking, course: &Course, known: &[(&TrackedSignal, Read)], coun
         Algorithm::Knative(knative) => course.panic.filter(|panic| now.since(panic.at) <= knative.stable_window),
         Algorithm::Hpa | Algorithm::Nomad => None,
     };
+    // What is shared out asks for the same number however many there are, and so does the first one.
+    let is_old = |signal: &TrackedSignal, read: &Read| {
+        let depends = signal.target == TargetKind::Value && count.current > 0;
+        depends && changed_at.is_some_and(|changed_at| read.known_at <= changed_at)
+    };
     let mut panics = false;
     let wishes = known.iter().map(|(signal, read)| {
         let replicas = match rule.algorithm {
             _ if !asks(signal, read) => 0,
+            _ if is_old(signal, read) => count.current,
             Algorithm::Hpa => arithmetic::hpa(signal, read.value_milli, count, rule.tolerance_milli),
             Algorithm::Nomad => {
                 arithmetic::nomad(signal.target_milli, read.value_milli, count.current, rule.tolerance_milli)
@@ -239,7 +263,8 @@ fn wish(rule: &Tracking, course: &Course, known: &[(&TrackedSignal, Read)], coun
     let most = wishes.iter().rev().max_by_key(|(replicas, ..)| *replicas);
     let least = wishes.iter().min_by_key(|(replicas, ..)| *replicas);
     let (replicas, signal, read) = *if rule.require_all { least } else { most }?;
-    let mut wish = Wish { replicas, signal: signal.name(), value_milli: read.value_milli, panic: None };
+    let is_old = is_old(signal, read);
+    let mut wish = Wish { replicas, signal: signal.name(), value_milli: read.value_milli, panic: None, is_old };
     if let Algorithm::Knative(_) = rule.algorithm {
         let at = if panics { Some(now) } else { lasting.map(|panic| panic.at) };
         wish.panic = at.map(|at| {

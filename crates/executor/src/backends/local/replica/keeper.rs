@@ -25,7 +25,7 @@ use super::wire::{ToKeeper, ToServer};
 use super::{Carried, ReplicaError, ReplicaOptions, duration};
 use crate::backends::local::book::{Ending, Entry, Progress, Record, Ticket, Verb};
 use crate::backends::local::ledger::{Ledger, LedgerError};
-use crate::backends::local::names::{self, Life, NameLock};
+use crate::backends::local::names::{self, Checkpoint, Life, NameLock};
 use crate::backends::local::places::{self, Place};
 use crate::backends::local::process::Process;
 
@@ -118,7 +118,8 @@ pub(super) async fn keep(options: &ReplicaOptions) -> Result<(), ReplicaError> {
             return Err(taken);
         }
     };
-    let mut life = new_life(options)?;
+    let kept = place.kept(&options.size)?;
+    let mut life = new_life(options, kept.as_ref())?;
     place.write(&life, &lock)?;
     if let Some((key, ticket)) = order {
         places::reached(Place::BeforeBegun);
@@ -133,7 +134,7 @@ pub(super) async fn keep(options: &ReplicaOptions) -> Result<(), ReplicaError> {
     lock.share_with_children()?;
     info!(name = options.name, incarnation = life.incarnation, pid = life.keeper.pid, "the replica begins");
     let mut keeper = Keeper {
-        options: options.clone(),
+        options: ReplicaOptions { hydrated: kept.map_or(0, |kept| kept.objects_hydrated), ..options.clone() },
         place,
         lock,
         ledger,
@@ -188,7 +189,7 @@ async fn take_name(
     }
 }
 
-fn new_life(options: &ReplicaOptions) -> Result<Life, ReplicaError> {
+fn new_life(options: &ReplicaOptions, kept: Option<&Checkpoint>) -> Result<Life, ReplicaError> {
     let keeper = Process::me().ok_or_else(|| ReplicaError::Folder {
         problem: "/proc is not there, so that processes cannot be told apart".to_owned(),
     })?;
@@ -207,6 +208,7 @@ fn new_life(options: &ReplicaOptions) -> Result<Life, ReplicaError> {
         crashes: 0,
         crash_reason: None,
         oom: false,
+        restored_from: kept.map(|kept| kept.incarnation.clone()),
     })
 }
 
@@ -286,7 +288,11 @@ impl Keeper {
         match entry.intent.verb {
             Verb::Create => {}
             Verb::Cordon => self.cordon(true).await?,
-            Verb::Uncordon => self.cordon(false).await?,
+            Verb::Uncordon => {
+                // It goes on after all.
+                self.forget_checkpoint();
+                self.cordon(false).await?;
+            }
             Verb::Drain => {
                 self.life.cordoned = true;
                 self.write();
@@ -298,6 +304,7 @@ impl Keeper {
                     self.drained(0, 0).await?;
                 }
             }
+            Verb::Checkpoint => self.checkpoint(key).await?,
             Verb::Drop => return Ok(true),
         }
         Ok(false)
@@ -323,6 +330,24 @@ impl Keeper {
         self.tell(if cordoned { &ToServer::Cordon } else { &ToServer::Uncordon }).await;
         self.write();
         Ok(())
+    }
+
+    /// Keeps what the next replica of this name and size can go on from.
+    async fn checkpoint(&mut self, key: &str) -> Result<(), ReplicaError> {
+        let Life { incarnation, size, objects_hydrated, .. } = self.life.clone();
+        let ending = match self.place.keep(&Checkpoint { incarnation, size, objects_hydrated }, &self.lock) {
+            Ok(()) => Ending::Done,
+            Err(error) => Ending::Failed { retryable: true, reason: format!("the checkpoint was not kept: {error}") },
+        };
+        let settled = Record::Settled { key: key.to_owned(), ending };
+        with_ledger(&self.ledger, move |ledger| ledger.append(settled).map(|_| ())).await
+    }
+
+    /// A replica that has moved on must not be taken back to it later.
+    fn forget_checkpoint(&self) {
+        if let Err(error) = self.place.forget_checkpoint(&self.lock) {
+            warn!(%error, "a checkpoint that is no longer needed cannot be removed");
+        }
     }
 
     async fn drained(&mut self, moved: u64, left: u64) -> Result<(), ReplicaError> {
@@ -354,6 +379,10 @@ impl Keeper {
             }
             News::Said(ToKeeper::Status { ready, hydrated }) => {
                 (self.life.ready, self.life.objects_hydrated) = (ready, hydrated);
+                if self.options.hydrated > 0 && hydrated >= self.life.objects_total {
+                    self.options.hydrated = 0;
+                    self.forget_checkpoint();
+                }
             }
             News::Said(ToKeeper::Drained { moved, left }) => self.drained(moved, left).await?,
             News::Ended(status) => {

@@ -42,6 +42,9 @@ pub struct ReplicaOptions {
     /// How many objects it has to hydrate
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     pub objects: u64,
+    /// How many of them it has from the beginning
+    #[arg(long, value_name = "COUNT", default_value_t = 0, hide = true)]
+    pub hydrated: u64,
     /// How long a drain waits for requests to finish
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     pub drain_deadline: Span,
@@ -110,6 +113,7 @@ impl ReplicaOptions {
             add(flag, format!("{}ms", span.as_millis()).into());
         }
         add("objects", self.objects.to_string().into());
+        add("hydrated", self.hydrated.to_string().into());
         add("port", self.port.to_string().into());
         if let Some(keeper) = self.keeper {
             add("keeper", keeper.to_string().into());
@@ -180,6 +184,7 @@ mod tests {
             startup_delay: span(1),
             hydration_time: span(2_500),
             objects: 7,
+            hydrated: 3,
             drain_deadline: span(90_000),
             terminate_grace: span(5),
             restart_after: span(6),

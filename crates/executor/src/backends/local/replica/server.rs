@@ -157,18 +157,19 @@ async fn speak(mut messages: mpsc::UnboundedReceiver<ToKeeper>) {
     }
 }
 
-/// Ready after the start-up delay, and hydrated step by step from there.
+/// Ready after the start-up delay, and hydrated step by step from there. What a checkpoint held is there at once.
 async fn come_up(server: Arc<Server>, options: ReplicaOptions, to_keeper: mpsc::UnboundedSender<ToKeeper>) {
     sleep(duration(options.startup_delay)).await;
     server.is_started.store(true, Ordering::SeqCst);
     let (start, whole) = (Instant::now(), duration(options.hydration_time));
+    let kept = options.hydrated.min(server.objects);
     loop {
         let passed = start.elapsed();
         let hydrated = if passed >= whole {
             server.objects
         } else {
-            let share = u128::from(server.objects) * passed.as_nanos() / whole.as_nanos().max(1);
-            u64::try_from(share).unwrap_or(server.objects)
+            let share = u128::from(server.objects - kept) * passed.as_nanos() / whole.as_nanos().max(1);
+            u64::try_from(share).map_or(server.objects, |share| kept + share)
         };
         server.hydrated.store(hydrated, Ordering::SeqCst);
         if to_keeper.send(server.status()).is_err() || hydrated == server.objects {

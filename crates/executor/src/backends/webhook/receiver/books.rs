@@ -22,6 +22,9 @@ pub struct Books {
     pub replicas: BTreeMap<String, BTreeMap<String, Replica>>,
     /// How many replicas were ever made; the number of one is its incarnation.
     pub lives: u64,
+    /// What was kept of replicas before they went: by the id of the cluster, then by name.
+    #[serde(default)]
+    pub checkpoints: BTreeMap<String, BTreeMap<String, Checkpoint>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +42,13 @@ pub struct Replica {
     pub cordoned: bool,
     /// The key of the order that made it.
     pub made_by: String,
+}
+
+/// Of which size and life it is. A real receiver has something to keep; the next replica of the name goes on from it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    pub size: String,
+    pub incarnation: String,
 }
 
 impl Books {
@@ -149,7 +159,12 @@ impl Books {
             ("drain_replica", Some(_)) => {
                 (200, Answer { drained: Some(DrainedBody { moved: 0, left: 0 }), ..about(order) })
             }
-            ("cordon_replica" | "uncordon_replica" | "drain_replica", None) => {
+            ("checkpoint_replica", Some(replica)) => {
+                let kept = Checkpoint { size: replica.size.clone(), incarnation: replica.incarnation.clone() };
+                self.checkpoints.entry(order.cluster.id.clone()).or_default().insert(name.clone(), kept);
+                (200, about(order))
+            }
+            ("cordon_replica" | "uncordon_replica" | "drain_replica" | "checkpoint_replica", None) => {
                 refused(order, format!("the replica {name} that is meant is gone"))
             }
             _ => refused(order, format!("there is no call {kind}")),

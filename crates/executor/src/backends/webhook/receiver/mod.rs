@@ -268,7 +268,8 @@ async fn observe(State(receiver): State<Receiver>, headers: HeaderMap, body: Byt
 async fn capabilities(State(receiver): State<Receiver>, headers: HeaderMap) -> Result<Response, Refusal> {
     receiver.trust(&headers, b"")?;
     let fences = receiver.shared.options.fences;
-    Ok(json(200, &CapabilitiesBody { fences, visibility_delay_ms: Some(0), calls_max: None }))
+    let checkpoints = Some(true);
+    Ok(json(200, &CapabilitiesBody { fences, visibility_delay_ms: Some(0), calls_max: None, checkpoints }))
 }
 
 /// A request that was not looked into.

@@ -1,0 +1,292 @@
+//! What a run did, and where two runs part.
+//!
+//! Two runs of the model begin alike, so whatever one decides or does differently, or at another time, comes from the change.
+//! Times are the same if they are no further apart than entries are: a deadline is noticed with the next entry, whatever that is
+//! for, and the runs do not have the same entries.
+//!
+//! The record and the model are compared by what was called in which order on each cluster: the model's times are medians, and
+//! when exactly a call came is shown, not judged.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use loadline_state_machine::{Action, Brake, ClusterId, Conclusion, Decision, Event, ReplicaSpec, Span, State, Time};
+
+/// Something that a run decided or did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Deed {
+    pub(super) at: Time,
+    /// The entry of the record that had been read last.
+    pub(super) index: u64,
+    pub(super) cluster: ClusterId,
+    pub(super) name: String,
+    pub(super) what: What,
+    pub(super) why: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum What {
+    Decided { desired: Vec<ReplicaSpec>, conclusion: &'static str, brakes: Vec<Brake> },
+    Called { call: &'static str, replica: Arc<str>, size: Arc<str> },
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Called { call, replica, size } => write!(f, "{call} {replica} of size {size}"),
+            Self::Decided { desired, conclusion, brakes } => {
+                let wanted: Vec<String> = desired.iter().map(|spec| format!("{} ({})", spec.name, spec.size)).collect();
+                let wanted = if wanted.is_empty() { "no replica".to_owned() } else { wanted.join(", ") };
+                write!(f, "wants {wanted}: {conclusion}")?;
+                brakes.iter().try_for_each(|brake| write!(f, ", {}", brake.code()))
+            }
+        }
+    }
+}
+
+impl Deed {
+    pub(super) fn is_call(&self) -> bool {
+        matches!(self.what, What::Called { .. })
+    }
+
+    /// Whether this action is the same call, on whichever cluster.
+    pub(super) fn is_call_of(&self, action: &Action) -> bool {
+        let What::Called { call, replica, size } = &self.what else { return false };
+        action.call.code() == *call && action.call.replica() == replica && action.call.size() == size
+    }
+}
+
+/// What these events say that the run did.
+pub(super) fn deeds_of(state: &State, index: u64, at: Time, events: &[Event]) -> Vec<Deed> {
+    let deed = |cluster: ClusterId, what, why| {
+        let name = state.cluster_by_id(cluster).map_or_else(|| cluster.to_string(), |it| it.name.clone());
+        Deed { at, index, cluster, name, what, why }
+    };
+    let mut deeds = Vec::new();
+    for event in events {
+        match event {
+            Event::DecisionMade { decision } => {
+                let what = What::Decided {
+                    desired: decision.desired.clone(),
+                    conclusion: decision.conclusion.code(),
+                    brakes: decision.brakes.iter().map(|held| held.brake).collect(),
+                };
+                deeds.push(deed(decision.cluster, what, why(decision)));
+            }
+            Event::ActionClaimed { action } if action.attempt == 1 => {
+                let what = What::Called {
+                    call: action.call.code(),
+                    replica: Arc::clone(action.call.replica()),
+                    size: Arc::clone(action.call.size()),
+                };
+                deeds.push(deed(action.cluster, what, format!("{}: {}", action.by.code(), action.reason)));
+            }
+            _ => {}
+        }
+    }
+    deeds
+}
+
+fn why(decision: &Decision) -> String {
+    let planned = decision.planned.first().map(|planned| format!("{}: {}", planned.by.code(), planned.reason));
+    let said = || decision.stages.last().map(|stage| format!("{}: {}", stage.kind, stage.reason));
+    match planned.or_else(said) {
+        Some(why) => why,
+        None if matches!(decision.conclusion, Conclusion::AsWanted) => "no strategy wants anything".to_owned(),
+        None => decision.conclusion.code().to_owned(),
+    }
+}
+
+/// Where two runs part for the first time.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Difference {
+    /// The entry of the record that had been read last.
+    pub index: u64,
+    /// In milliseconds since 1970.
+    pub at_ms: u64,
+    pub cluster: String,
+    /// What the run did that is compared with; nothing if it did nothing more.
+    pub one: Option<String>,
+    pub one_why: Option<String>,
+    pub other: Option<String>,
+    pub other_why: Option<String>,
+}
+
+impl Difference {
+    fn between(one: Option<&Deed>, other: Option<&Deed>) -> Option<Difference> {
+        let both = [one, other];
+        let earlier = both.into_iter().flatten().min_by_key(|deed| (deed.at, deed.index))?;
+        let told = |deed: Option<&Deed>| match deed {
+            // The same at another time would else look like no difference.
+            Some(deed) if one.zip(other).is_some_and(|(one, other)| one.what == other.what) => {
+                Some(format!("{} at {}", deed.what, deed.at))
+            }
+            deed => deed.map(|deed| deed.what.to_string()),
+        };
+        Some(Difference {
+            index: earlier.index,
+            at_ms: earlier.at.as_millis(),
+            cluster: earlier.name.clone(),
+            one: told(one),
+            one_why: one.map(|deed| deed.why.clone()),
+            other: told(other),
+            other_why: other.map(|deed| deed.why.clone()),
+        })
+    }
+
+    fn key(&self) -> (u64, u64, &str) {
+        (self.at_ms, self.index, &self.cluster)
+    }
+}
+
+/// Which clusters differ, and where first.
+#[derive(Debug, Default)]
+pub(super) struct Parted {
+    pub(super) clusters: BTreeSet<ClusterId>,
+    pub(super) first: Option<Difference>,
+}
+
+impl Parted {
+    fn note(&mut self, cluster: ClusterId, difference: Option<Difference>) {
+        self.clusters.insert(cluster);
+        let Some(difference) = difference else { return };
+        if self.first.as_ref().is_none_or(|first| difference.key() < first.key()) {
+            self.first = Some(difference);
+        }
+    }
+}
+
+/// Compares two runs of the model.
+#[derive(Debug)]
+pub(super) struct InTime {
+    pub(super) parted: Parted,
+    one: BTreeMap<ClusterId, VecDeque<Deed>>,
+    other: BTreeMap<ClusterId, VecDeque<Deed>>,
+    /// What is no further apart is at the same time.
+    apart_max: Span,
+}
+
+impl InTime {
+    pub(super) fn new(apart_max: Span) -> InTime {
+        InTime { parted: Parted::default(), one: BTreeMap::new(), other: BTreeMap::new(), apart_max }
+    }
+
+    /// What both did up to this moment, since they were compared last.
+    pub(super) fn compare(&mut self, one: Vec<Deed>, other: Vec<Deed>, now: Time) {
+        for (deeds, queues) in [(one, &mut self.one), (other, &mut self.other)] {
+            for deed in deeds.into_iter().filter(|deed| !self.parted.clusters.contains(&deed.cluster)) {
+                queues.entry(deed.cluster).or_default().push_back(deed);
+            }
+        }
+        // Mostly none: what both have done is forgotten at once.
+        let waiting: BTreeSet<ClusterId> = self.one.keys().chain(self.other.keys()).copied().collect();
+        for cluster in waiting {
+            self.pair(cluster, now);
+        }
+    }
+
+    fn pair(&mut self, cluster: ClusterId, now: Time) {
+        let mut one = self.one.remove(&cluster).unwrap_or_default();
+        let mut other = self.other.remove(&cluster).unwrap_or_default();
+        loop {
+            let parts = match (one.front(), other.front()) {
+                (Some(first), Some(second)) => {
+                    let apart = first.at.since(second.at).max(second.at.since(first.at));
+                    first.what != second.what || apart > self.apart_max
+                }
+                // The other one may still come to it.
+                (Some(alone), None) | (None, Some(alone)) => {
+                    if now.since(alone.at) <= self.apart_max {
+                        break;
+                    }
+                    true
+                }
+                (None, None) => return,
+            };
+            if parts {
+                self.parted.note(cluster, Difference::between(one.front(), other.front()));
+                return;
+            }
+            one.pop_front();
+            other.pop_front();
+        }
+        self.one.insert(cluster, one);
+        self.other.insert(cluster, other);
+    }
+}
+
+/// Compares the calls of the record with those of the model, cluster by cluster, in order.
+#[derive(Debug, Default)]
+pub(super) struct InOrder {
+    pub(super) parted: Parted,
+    recorded: BTreeMap<ClusterId, VecDeque<Deed>>,
+    modelled: BTreeMap<ClusterId, VecDeque<Deed>>,
+    pub(super) matched: u64,
+    /// The longest that one came before the other.
+    pub(super) apart_max: Span,
+}
+
+impl InOrder {
+    pub(super) fn add(&mut self, recorded: &[Deed], modelled: &[Deed]) {
+        let mut touched = BTreeSet::new();
+        for (deeds, queues) in [(recorded, &mut self.recorded), (modelled, &mut self.modelled)] {
+            for deed in deeds.iter().filter(|deed| deed.is_call()) {
+                if !self.parted.clusters.contains(&deed.cluster) {
+                    touched.insert(deed.cluster);
+                    queues.entry(deed.cluster).or_default().push_back(deed.clone());
+                }
+            }
+        }
+        for cluster in touched {
+            self.pair(cluster);
+        }
+    }
+
+    fn pair(&mut self, cluster: ClusterId) {
+        let (Some(recorded), Some(modelled)) = (self.recorded.get_mut(&cluster), self.modelled.get_mut(&cluster))
+        else {
+            return;
+        };
+        while let (Some(one), Some(other)) = (recorded.front(), modelled.front()) {
+            if one.what != other.what {
+                let difference = Difference::between(Some(one), Some(other));
+                self.parted.note(cluster, difference);
+                self.recorded.remove(&cluster);
+                self.modelled.remove(&cluster);
+                return;
+            }
+            self.apart_max = self.apart_max.max(one.at.since(other.at)).max(other.at.since(one.at));
+            self.matched += 1;
+            recorded.pop_front();
+            modelled.pop_front();
+        }
+        if recorded.is_empty() {
+            self.recorded.remove(&cluster);
+        }
+        if modelled.is_empty() {
+            self.modelled.remove(&cluster);
+        }
+    }
+
+    /// At the end of the window. `is_planned` says whether the other run is about to do the same: it is only not so far.
+    pub(super) fn end(&mut self, is_planned: impl Fn(Side, &Deed) -> bool) {
+        let recorded = std::mem::take(&mut self.recorded).into_iter().map(|it| (Side::Modelled, it));
+        let modelled = std::mem::take(&mut self.modelled).into_iter().map(|it| (Side::Recorded, it));
+        for (missing_in, (cluster, deeds)) in recorded.chain(modelled) {
+            let Some(first) = deeds.iter().find(|deed| !is_planned(missing_in, deed)) else { continue };
+            let difference = match missing_in {
+                Side::Modelled => Difference::between(Some(first), None),
+                Side::Recorded => Difference::between(None, Some(first)),
+            };
+            self.parted.note(cluster, difference);
+        }
+    }
+}
+
+/// Where something is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Recorded,
+    Modelled,
+}

@@ -1,0 +1,286 @@
+//! What the record says about how long things take: until an action is taken up, until a call has come back, until a new
+//! replica is ready, until it is hydrated.
+//!
+//! Medians, because one replica that took an hour says nothing about the next; in whole milliseconds, so that every machine
+//! comes to the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use loadline_state_machine::{
+    Action, ActionStatus, Applied, Call, ClusterId, Command, Event, JournalEntry, Observation, Seen, Span, State, Time,
+};
+
+/// How long a call takes of which the record has none.
+pub(super) const CALL_DEFAULT: Span = Span::from_millis(100);
+/// How long a replica takes to become ready if none in the record did.
+pub(super) const START_UP_DEFAULT: Span = Span::from_secs(10);
+
+/// How far entries are apart at least, even if the record's are closer: what a node writes in between is not the same in two
+/// runs.
+const ENTRIES_APART_MIN: Span = Span::from_secs(1);
+
+/// How often each length of time was seen. There are far fewer lengths than events.
+#[derive(Debug, Clone, Default)]
+struct Samples {
+    millis: BTreeMap<u64, u64>,
+    count: u64,
+}
+
+impl Samples {
+    fn add(&mut self, span: Span) {
+        *self.millis.entry(span.as_millis()).or_default() += 1;
+        self.count += 1;
+    }
+
+    /// The middle one; of two in the middle, the shorter.
+    fn median(&self) -> Option<Span> {
+        let middle = self.count.checked_sub(1)? / 2;
+        let mut before = 0;
+        for (millis, count) in &self.millis {
+            before += count;
+            if before > middle {
+                return Some(Span::from_millis(*millis));
+            }
+        }
+        None
+    }
+}
+
+/// A replica that was made in the record and is not through yet.
+#[derive(Debug, Clone)]
+struct Young {
+    size: Arc<str>,
+    made_at: Time,
+    ready: bool,
+}
+
+/// How long things took in the record.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Learned {
+    taken_up: Samples,
+    /// How long nobody said anything before a tick came.
+    silences: Samples,
+    last_at: Option<Time>,
+    calls: BTreeMap<&'static str, Samples>,
+    start_up: BTreeMap<Arc<str>, Samples>,
+    hydration: BTreeMap<Arc<str>, Samples>,
+    young: BTreeMap<(ClusterId, Arc<str>), Young>,
+    /// When the last call on a cluster came back: the next one could not begin before.
+    free_at: BTreeMap<ClusterId, Time>,
+    /// Clusters of which anybody reports hydration, and those of which any replica was seen.
+    hydrating: BTreeSet<ClusterId>,
+    seen: BTreeSet<ClusterId>,
+    /// Calls of the record that failed, or of which nobody knows what came.
+    pub(super) failed_calls: u64,
+}
+
+/// What was learned about one size.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct LearnedSize {
+    pub size: String,
+    pub start_up_ms: Option<u64>,
+    pub start_ups: u64,
+    pub hydration_ms: Option<u64>,
+    pub hydrations: u64,
+}
+
+impl Learned {
+    /// What a state says by itself, whatever the record does.
+    pub(super) fn know(&mut self, state: &State) {
+        for cluster in state.clusters_after(None) {
+            let Some(standing) = state.standing(cluster.id) else { continue };
+            let replicas = &standing.signals().replicas;
+            if !replicas.is_empty() {
+                self.seen.insert(cluster.id);
+            }
+            if replicas.iter().any(|replica| replica.hydration.is_some()) {
+                self.hydrating.insert(cluster.id);
+            }
+        }
+    }
+
+    /// Learns from one entry of the record.
+    pub(super) fn note(&mut self, entry: &JournalEntry, applied: &Applied) {
+        let before = self.last_at.replace(applied.time);
+        if let (Some(before), JournalEntry::Requests(sealed)) = (before, entry) {
+            let commands = sealed.entry().requests.iter().flat_map(|request| &request.commands);
+            if commands.clone().all(|command| matches!(command, Command::Tick)) {
+                self.silences.add(applied.time.since(before));
+            }
+        }
+        for event in &applied.events {
+            match event {
+                Event::ActionClaimed { action } => self.claimed(action, applied.time),
+                Event::ActionReturned { .. } | Event::ActionUnsure { .. } => self.failed_calls += 1,
+                Event::ActionSettled { action, .. } => self.settled(action, applied.time),
+                Event::SignalsReported { cluster, observations, .. } => {
+                    self.reported(*cluster, observations, applied.time);
+                }
+                Event::ClusterDropped { cluster } => self.forget(cluster.id),
+                _ => {}
+            }
+        }
+    }
+
+    fn claimed(&mut self, action: &Action, now: Time) {
+        if action.attempt == 1 {
+            let free_at = self.free_at.get(&action.cluster).copied().unwrap_or_default();
+            self.taken_up.add(now.since(action.created_at.max(free_at)));
+        }
+    }
+
+    fn settled(&mut self, action: &Action, now: Time) {
+        self.free_at.insert(action.cluster, now);
+        if matches!(action.status, ActionStatus::Failed | ActionStatus::DeadLettered) {
+            self.failed_calls += 1;
+        }
+        if action.status != ActionStatus::Succeeded {
+            return;
+        }
+        if let Some(attempt) = action.attempts.last() {
+            self.calls.entry(action.call.code()).or_default().add(now.since(attempt.claimed_at));
+        }
+        let key = (action.cluster, Arc::clone(action.call.replica()));
+        match &action.call {
+            Call::CreateReplica(made) => {
+                self.seen.insert(action.cluster);
+                self.young.insert(key, Young { size: Arc::clone(&made.size), made_at: now, ready: false });
+            }
+            Call::DropReplica(_) => drop(self.young.remove(&key)),
+            _ => {}
+        }
+    }
+
+    fn reported(&mut self, cluster: ClusterId, observations: &[Observation], now: Time) {
+        for observation in observations {
+            let at = now.before(observation.age);
+            match &observation.seen {
+                Seen::Replica { name, ready, .. } => {
+                    self.seen.insert(cluster);
+                    let young = self.young.get_mut(&(cluster, name.as_str().into()));
+                    if let Some(young) = young.filter(|young| *ready && !young.ready) {
+                        young.ready = true;
+                        self.start_up.entry(Arc::clone(&young.size)).or_default().add(at.since(young.made_at));
+                    }
+                }
+                Seen::Hydration { replica, total, hydrated } => {
+                    self.hydrating.insert(cluster);
+                    let key = (cluster, Arc::from(replica.as_str()));
+                    if *total > 0
+                        && hydrated >= total
+                        && let Some(young) = self.young.get(&key)
+                    {
+                        self.hydration.entry(Arc::clone(&young.size)).or_default().add(at.since(young.made_at));
+                        self.young.remove(&key);
+                    }
+                }
+                Seen::ReplicaGone { name, .. } => drop(self.young.remove(&(cluster, name.as_str().into()))),
+                _ => {}
+            }
+        }
+    }
+
+    fn forget(&mut self, cluster: ClusterId) {
+        self.free_at.remove(&cluster);
+        self.young.retain(|(of, _), _| *of != cluster);
+    }
+
+    /// How long a deadline may have passed before an entry comes that notices it.
+    pub(super) fn entries_apart(&self) -> Span {
+        let tick = self.silences.median().unwrap_or_default();
+        Span::from_millis(tick.as_millis().saturating_mul(3) / 2).max(ENTRIES_APART_MIN)
+    }
+
+    /// From being planned, and its turn, to being claimed.
+    pub(super) fn taken_up(&self) -> Span {
+        self.taken_up.median().unwrap_or_default()
+    }
+
+    /// From being claimed to its outcome.
+    pub(super) fn call(&self, code: &str) -> Span {
+        let own = self.calls.get(code).and_then(Samples::median);
+        own.or_else(|| median_of_all(self.calls.values())).unwrap_or(CALL_DEFAULT)
+    }
+
+    /// From being made to being ready.
+    pub(super) fn start_up(&self, size: &str) -> Span {
+        let own = self.start_up.get(size).and_then(Samples::median);
+        own.or_else(|| median_of_all(self.start_up.values())).unwrap_or(START_UP_DEFAULT)
+    }
+
+    /// From being made to being hydrated; nothing if nobody in the record ever reported that of a new replica.
+    pub(super) fn hydration(&self, size: &str) -> Option<Span> {
+        let own = self.hydration.get(size).and_then(Samples::median);
+        own.or_else(|| median_of_all(self.hydration.values()))
+    }
+
+    /// Whether somebody tells how far the replicas of this cluster are hydrated. Of one that never had a replica it is
+    /// taken that it is as with the others.
+    pub(super) fn reports_hydration(&self, cluster: ClusterId) -> bool {
+        if self.seen.contains(&cluster) { self.hydrating.contains(&cluster) } else { !self.hydrating.is_empty() }
+    }
+
+    /// By name.
+    pub(super) fn sizes(&self) -> Vec<LearnedSize> {
+        let names: BTreeSet<&Arc<str>> = self.start_up.keys().chain(self.hydration.keys()).collect();
+        let row = |size: &Arc<str>| {
+            let (start_up, hydration) = (self.start_up.get(size), self.hydration.get(size));
+            LearnedSize {
+                size: size.to_string(),
+                start_up_ms: start_up.and_then(Samples::median).map(Span::as_millis),
+                start_ups: start_up.map_or(0, |it| it.count),
+                hydration_ms: hydration.and_then(Samples::median).map(Span::as_millis),
+                hydrations: hydration.map_or(0, |it| it.count),
+            }
+        };
+        names.into_iter().map(row).collect()
+    }
+
+    /// The kinds of calls that came back in the record, each with its median.
+    pub(super) fn calls(&self) -> impl Iterator<Item = (&'static str, Span)> {
+        self.calls.iter().filter_map(|(code, samples)| Some((*code, samples.median()?)))
+    }
+}
+
+fn median_of_all<'a>(all: impl Iterator<Item = &'a Samples>) -> Option<Span> {
+    let mut together = Samples::default();
+    for samples in all {
+        for (millis, count) in &samples.millis {
+            *together.millis.entry(*millis).or_default() += count;
+            together.count += count;
+        }
+    }
+    together.median()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_one_and_of_two_the_shorter() {
+        let median = |all: &[u64]| {
+            let mut samples = Samples::default();
+            all.iter().for_each(|millis| samples.add(Span::from_millis(*millis)));
+            samples.median().map(Span::as_millis)
+        };
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[7]), Some(7));
+        assert_eq!(median(&[9, 3_600_000, 5]), Some(9));
+        assert_eq!(median(&[4, 8, 6, 2]), Some(4));
+        assert_eq!(median(&[1, 1, 1, 50]), Some(1));
+    }
+
+    #[test]
+    fn a_size_of_which_nothing_is_known_takes_as_long_as_the_others_or_the_default() {
+        let mut learned = Learned::default();
+        assert_eq!(learned.start_up("25cc"), START_UP_DEFAULT);
+        assert_eq!((learned.call("create_replica"), learned.hydration("25cc")), (CALL_DEFAULT, None));
+        learned.start_up.entry("25cc".into()).or_default().add(Span::from_secs(3));
+        learned.start_up.entry("50cc".into()).or_default().add(Span::from_secs(8));
+        learned.start_up.entry("50cc".into()).or_default().add(Span::from_secs(9));
+        assert_eq!(learned.start_up("50cc"), Span::from_secs(8));
+        assert_eq!(learned.start_up("100cc"), Span::from_secs(8), "the median of 3, 8 and 9");
+    }
+}

@@ -1,0 +1,287 @@
+//! A change of configuration, tried on the past: what came from outside in a window of the record, run through the same brain
+//! with the change made at its beginning, in a model of the world.
+//!
+//! - [`given`]: what of a recorded entry came from outside, and what followed from recorded actions.
+//! - [`learned`]: how long things took in the record; [`world`]: what carries out the actions of a run, in those times.
+//! - [`model`]: one run: a fork of the state, fed and acted upon.
+//! - [`tally`]: what a run amounts to; [`lines`]: the same over time, to be drawn; [`deeds`]: where two runs part.
+//! - [`report`]: all of it as it is told, with what had to be assumed.
+//!
+//! Three runs go side by side: the record itself, the model without the change, and the model with it. What the change does is
+//! the difference between the last two, which have the same model's errors; how good the model is shows in the difference
+//! between the first two.
+//!
+//! The record is read three times and never held: to the beginning of the window, once through it to learn, once to run.
+//!
+//! Not here: reading files and groups, and what the answer looks like (`loadline-cli`).
+
+mod deeds;
+mod given;
+mod learned;
+mod lines;
+mod model;
+mod report;
+mod tally;
+mod world;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::sync::Arc;
+
+use loadline_state_machine::{Actor, Command, Span, State, Time};
+
+pub use deeds::Difference;
+pub use learned::LearnedSize;
+pub use lines::Point;
+pub use report::{Backtest, ChangeEffect, ClusterLines, Fidelity, Lines, RunLines, Window};
+pub use tally::Figures;
+
+use crate::change::{Change, ChangeError};
+use crate::replay::{Moment, ReplayError, Start, Step, replay};
+use crate::source::{Source, SourceError};
+use deeds::{Deed, InOrder, InTime, Side, deeds_of};
+use given::Givens;
+use learned::Learned;
+use model::Model;
+use tally::Tally;
+
+/// Why nothing could be tried on this past.
+#[derive(Debug, thiserror::Error)]
+pub enum BacktestError {
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    #[error("there is nothing in this history")]
+    Empty,
+    #[error("the window is empty: it would begin at {from} and end at {to}; the history is from {first} to {last}")]
+    NoWindow { from: Time, to: Time, first: Time, last: Time },
+    #[error(
+        "a backup was restored at entry {index}, which replaced everything: let the window begin after it, or end before"
+    )]
+    Restored { index: u64 },
+}
+
+/// One end of a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    At(Time),
+    /// Before the end of the window, or, for the end itself, before the end of the history.
+    Before(Span),
+    /// The first or the last entry that there is.
+    Open,
+}
+
+/// What is to be tried.
+#[derive(Debug, Clone)]
+pub struct Trial {
+    pub since: Bound,
+    pub until: Bound,
+    /// None is a test of the model: it should do what the record did.
+    pub change: Change,
+    pub actor: Actor,
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    pub phase: Phase,
+    pub entries: u64,
+    pub entries_total: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Up to the beginning of the window.
+    Replaying,
+    Learning,
+    Running,
+}
+
+/// Tries a change on the past. `progress` hears now and then how far it is.
+pub fn backtest(
+    source: &dyn Source,
+    trial: &Trial,
+    mut progress: impl FnMut(Progress),
+) -> Result<Backtest, BacktestError> {
+    let window = window(source, trial)?;
+    let mut told = |phase, entries, entries_total| {
+        const EVERY: u64 = 256;
+        if entries % EVERY == 0 || entries == entries_total {
+            progress(Progress { phase, entries, entries_total });
+        }
+    };
+
+    let before = window.first.saturating_sub(1);
+    let mut learned = Learned::default();
+    let start = Start::Snapshot { not_after: before };
+    let from = source.start(before)?.map_or(0, |state| state.applied().0);
+    let fork = replay(source, start, Moment::Index(before), |step| {
+        told(Phase::Replaying, step.record.index - from, before - from);
+        learned.note(step.entry, step.applied);
+    })?
+    .state;
+    let commands = trial.change.commands(&fork, &trial.actor)?;
+
+    learned.know(&fork);
+    let entries = window.last - before;
+    replay(source, Start::From(Box::new(fork.clone())), Moment::Index(window.last), |step| {
+        told(Phase::Learning, step.record.index - before, entries);
+        learned.note(step.entry, step.applied);
+    })?;
+
+    let mut runs = Runs::begin(&fork, Arc::new(learned), commands, window, &trial.actor);
+    let mut failed = None;
+    let ended = replay(source, Start::From(Box::new(fork.clone())), Moment::Index(window.last), |step| {
+        told(Phase::Running, step.record.index - before, entries);
+        if failed.is_none() {
+            failed = runs.step(step).err();
+        }
+    })?;
+    if let Some(failed) = failed {
+        return Err(failed);
+    }
+    Ok(runs.end(&ended.state, trial))
+}
+
+/// The window in entries and in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stretch {
+    first: u64,
+    last: u64,
+    from: Time,
+    to: Time,
+}
+
+fn window(source: &dyn Source, trial: &Trial) -> Result<Stretch, BacktestError> {
+    let range = source.range().ok_or(BacktestError::Empty)?;
+    let (first, last) = (*range.start(), *range.end());
+    let (first_at, last_at) = (time_of(source, first)?, time_of(source, last)?);
+    let to = match trial.until {
+        Bound::Open => last_at,
+        Bound::At(at) => at.min(last_at),
+        Bound::Before(span) => last_at.before(span),
+    };
+    let from = match trial.since {
+        Bound::Open => first_at,
+        Bound::At(at) => at.max(first_at),
+        Bound::Before(span) => to.before(span).max(first_at),
+    };
+    let empty = || BacktestError::NoWindow { from, to, first: first_at, last: last_at };
+    if from >= to {
+        return Err(empty());
+    }
+    // The first entry that is not before a moment.
+    let entry_at = |such: &dyn Fn(Time) -> bool| -> Result<u64, BacktestError> {
+        let (mut low, mut high) = (first, last + 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if such(time_of(source, middle)?) { high = middle } else { low = middle + 1 }
+        }
+        Ok(low)
+    };
+    let begins = entry_at(&|at| at >= from)?;
+    let ends = entry_at(&|at| at > to)? - 1;
+    if ends < begins {
+        return Err(empty());
+    }
+    Ok(Stretch { first: begins, last: ends, from, to })
+}
+
+fn time_of(source: &dyn Source, index: u64) -> Result<Time, BacktestError> {
+    let record = source.read(index, 1)?.into_iter().next();
+    let record = record.ok_or(ReplayError::Gap { index, found: None })?;
+    Ok(Time::from_millis(record.time_ms))
+}
+
+/// The record and the model, side by side.
+#[derive(Debug)]
+struct Runs {
+    window: Stretch,
+    fork: State,
+    learned: Arc<Learned>,
+    givens: Givens,
+    recorded: Tally,
+    unchanged: Model,
+    /// Nothing if nothing is changed.
+    changed: Option<Model>,
+    fidelity: InOrder,
+    effect: InTime,
+    recorded_calls: u64,
+    modelled_calls: u64,
+}
+
+impl Runs {
+    fn begin(fork: &State, learned: Arc<Learned>, change: Vec<Command>, window: Stretch, actor: &Actor) -> Runs {
+        let span = (window.from, window.to);
+        let model = |change| Model::begin(fork, &learned, change, span, actor);
+        let unchanged = model(Vec::new());
+        let changed = (!change.is_empty()).then(|| model(change));
+        let effect = InTime::new(learned.entries_apart());
+        Runs {
+            window,
+            fork: fork.clone(),
+            givens: Givens::of(fork),
+            recorded: Tally::begin(fork, span),
+            unchanged,
+            changed,
+            learned,
+            fidelity: InOrder::default(),
+            effect,
+            recorded_calls: 0,
+            modelled_calls: 0,
+        }
+    }
+
+    fn step(&mut self, step: &Step<'_>) -> Result<(), BacktestError> {
+        let given = self.givens.take(step)?;
+        self.recorded.note(step.state, step.applied.time, &step.applied.events);
+        let recorded = deeds_of(step.state, step.record.index, step.applied.time, &step.applied.events);
+        self.unchanged.feed(&given);
+        if let Some(changed) = &mut self.changed {
+            changed.feed(&given);
+        }
+        self.compare(&recorded, step.applied.time);
+        Ok(())
+    }
+
+    fn compare(&mut self, recorded: &[Deed], now: Time) {
+        let unchanged = self.unchanged.take_deeds();
+        let calls = |deeds: &[Deed]| deeds.iter().filter(|deed| deed.is_call()).count() as u64;
+        self.recorded_calls += calls(recorded);
+        self.modelled_calls += calls(&unchanged);
+        self.fidelity.add(recorded, &unchanged);
+        if let Some(changed) = &mut self.changed {
+            self.effect.compare(unchanged, changed.take_deeds(), now);
+        }
+    }
+
+    fn end(mut self, ended: &State, trial: &Trial) -> Backtest {
+        let to = self.window.to;
+        self.unchanged.advance(to);
+        if let Some(changed) = &mut self.changed {
+            changed.advance(to);
+        }
+        self.compare(&[], to);
+        let unchanged = &self.unchanged;
+        self.fidelity.end(|missing_in, deed| match missing_in {
+            Side::Recorded => ended.actions().any(|it| it.cluster == deed.cluster && deed.is_call_of(it)),
+            Side::Modelled => unchanged
+                .state
+                .actions()
+                .any(|it| unchanged.recorded_id(it.cluster) == deed.cluster && deed.is_call_of(it)),
+        });
+        let figured = report::figure(&mut self, ended);
+        // What one run has just done the other may be about to do. So both go on a little, by themselves.
+        let later = to + self.learned.entries_apart() + Span::from_millis(1);
+        if let Some(changed) = &mut self.changed {
+            self.unchanged.go_on(later);
+            changed.go_on(later);
+            self.effect.compare(self.unchanged.take_deeds(), changed.take_deeds(), later);
+        }
+        report::tell(&self, figured, ended, trial)
+    }
+}

@@ -1,0 +1,317 @@
+//! What came of a backtest, as it is told: the figures of the runs, where they part, and what had to be assumed.
+
+use std::collections::BTreeMap;
+
+use loadline_state_machine::{ClusterId, Span, State};
+use serde::Serialize;
+
+use super::deeds::Difference;
+use super::learned::{CALL_DEFAULT, LearnedSize, START_UP_DEFAULT};
+use super::lines::Point;
+use super::model::Model;
+use super::tally::{Figures, Tally};
+use super::{Runs, Trial};
+
+/// Clusters that are drawn on their own.
+const CLUSTERS_DRAWN_MAX: usize = 6;
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Backtest {
+    pub window: Window,
+    /// As they were written.
+    pub statements: Vec<String>,
+    pub recorded: Figures,
+    /// Of the model without the change.
+    pub unchanged: Figures,
+    /// Of the model with it; nothing if nothing is changed.
+    pub changed: Option<Figures>,
+    /// How well the model without the change does what the record did.
+    pub fidelity: Fidelity,
+    /// What the change does; nothing if nothing is changed.
+    pub effect: Option<ChangeEffect>,
+    pub learned: Vec<LearnedSize>,
+    /// What had to be assumed, in words.
+    pub assumptions: Vec<String>,
+    pub lines: RunLines,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Window {
+    pub first_index: u64,
+    pub last_index: u64,
+    pub from_ms: u64,
+    pub to_ms: u64,
+    pub entries: u64,
+    pub clusters: u64,
+}
+
+/// The record beside the model without the change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fidelity {
+    /// Every call of the record was made by the model, cluster by cluster in the same order, and no other.
+    pub reproduced: bool,
+    pub recorded_actions: u64,
+    pub modelled_actions: u64,
+    pub matched_actions: u64,
+    /// The longest that a call of the one came before the same of the other.
+    pub apart_max_ms: u64,
+    pub clusters_different: u64,
+    pub first_difference: Option<Difference>,
+    /// What the model does not know and the record had.
+    pub reasons: Vec<String>,
+}
+
+/// The model with the change beside the model without it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ChangeEffect {
+    pub different: bool,
+    pub clusters_different: u64,
+    pub first_difference: Option<Difference>,
+}
+
+/// The runs over time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RunLines {
+    pub replicas: Lines,
+    pub slots: Lines,
+    /// Those that differ most.
+    pub clusters: Vec<ClusterLines>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ClusterLines {
+    pub cluster: String,
+    pub replicas: Lines,
+}
+
+/// One line for each run; none of a run that there is not.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Lines {
+    pub recorded: Vec<Point>,
+    pub unchanged: Vec<Point>,
+    pub changed: Vec<Point>,
+}
+
+impl Backtest {
+    /// With a change: whether the model does anything else than without. Without one: whether it does anything else than the
+    /// record.
+    pub fn is_different(&self) -> bool {
+        self.effect.as_ref().map_or(!self.fidelity.reproduced, |effect| effect.different)
+    }
+}
+
+/// What the runs amount to at the end of the window.
+pub(super) struct Figured {
+    recorded: Figures,
+    unchanged: Figures,
+    changed: Option<Figures>,
+    lines: RunLines,
+}
+
+pub(super) fn figure(runs: &mut Runs, ended: &State) -> Figured {
+    let to = runs.window.to;
+    Figured {
+        recorded: runs.recorded.figures(to),
+        unchanged: runs.unchanged.tally.figures(to),
+        changed: runs.changed.as_mut().map(|changed| changed.tally.figures(to)),
+        lines: lines(runs, ended),
+    }
+}
+
+pub(super) fn tell(runs: &Runs, figured: Figured, ended: &State, trial: &Trial) -> Backtest {
+    let to = runs.window.to;
+    let Figured { recorded, unchanged, changed, lines } = figured;
+    let parted = &runs.fidelity.parted;
+    let reproduced = parted.clusters.is_empty();
+    let fidelity = Fidelity {
+        reproduced,
+        recorded_actions: runs.recorded_calls,
+        modelled_actions: runs.modelled_calls,
+        matched_actions: runs.fidelity.matched,
+        apart_max_ms: runs.fidelity.apart_max.as_millis(),
+        clusters_different: parted.clusters.len() as u64,
+        first_difference: parted.first.clone(),
+        reasons: if reproduced { Vec::new() } else { reasons(runs) },
+    };
+    let parted = &runs.effect.parted;
+    let effect = runs.changed.as_ref().map(|_| ChangeEffect {
+        different: !parted.clusters.is_empty(),
+        clusters_different: parted.clusters.len() as u64,
+        first_difference: parted.first.clone(),
+    });
+    Backtest {
+        window: Window {
+            first_index: runs.window.first,
+            last_index: runs.window.last,
+            from_ms: runs.window.from.as_millis(),
+            to_ms: to.as_millis(),
+            entries: runs.window.last + 1 - runs.window.first,
+            clusters: ended.cluster_count() as u64,
+        },
+        statements: trial.change.statements().map(str::to_owned).collect(),
+        assumptions: assumptions(runs, trial),
+        learned: runs.learned.sizes(),
+        recorded,
+        unchanged,
+        changed,
+        fidelity,
+        effect,
+        lines,
+    }
+}
+
+/// What the record had that the model leaves out.
+fn reasons(runs: &Runs) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let failed = runs.learned.failed_calls;
+    if failed > 0 {
+        reasons.push(format!("{failed} calls of the record failed or were in doubt; those of the model succeed"));
+    }
+    let missed = &runs.unchanged.missed;
+    if missed.befell > 0 {
+        let count = missed.befell;
+        reasons
+            .push(format!("{count} crashes, losses or notices of the record hit replicas that the model did not have"));
+    }
+    if missed.requests > 0 {
+        let (count, told) = (missed.requests, missed.told.join("; "));
+        reasons.push(format!("{count} requests of the record were refused by the model: {told}"));
+    }
+    if runs.givens.leaders > 0 {
+        let count = runs.givens.leaders;
+        reasons.push(format!("the leader changed {count} times in the window; the model loses no time over that"));
+    }
+    reasons.push("the model goes by medians, and something of the record took a different time".to_owned());
+    reasons
+}
+
+fn assumptions(runs: &Runs, trial: &Trial) -> Vec<String> {
+    let learned = &runs.learned;
+    let mut all = vec![
+        "What came from outside is the same whatever is done: nobody uses a cluster less because it is slower, and no queue \
+         grows or shrinks with the replicas of the model."
+            .to_owned(),
+        format!(
+            "An action is taken up {} after its turn; its call succeeds, after {} (medians of the record{}).",
+            learned.taken_up(),
+            calls(runs),
+            if learned.calls().next().is_none() { ", which has none: a default" } else { "" },
+        ),
+    ];
+    let sizes = learned.sizes();
+    if sizes.is_empty() {
+        all.push(format!(
+            "No replica became ready in the record: a new one of any size is taken to be ready after {START_UP_DEFAULT}."
+        ));
+    } else {
+        all.push(
+            "A new replica is ready, and hydrated where anybody reports that, after the median of its size; of a size that the \
+             record has not started, after the median of all."
+                .to_owned(),
+        );
+    }
+    all.push(
+        "A crash, a loss or a notice of a replica that the recorded run had made hits the model's replica of that name, or else \
+         its first one of that size in the same cluster; of sizes that only the model runs, none is known to crash."
+            .to_owned(),
+    );
+    all.push(
+        "Replicas that were there before, or that somebody else made, go on as recorded until the model drops them."
+            .to_owned(),
+    );
+    all.push(
+        "Approvals and rejections of the record answer the same call on the same cluster; what the model asks beyond that \
+         nobody approves."
+            .to_owned(),
+    );
+    if runs.changed.is_some() && runs.givens.configured > 0 {
+        all.push(format!(
+            "{} changes of configuration in the record are repeated after the change that is tried, and win over it.",
+            runs.givens.configured
+        ));
+    }
+    if let Some(missed) = runs.changed.as_ref().map(|changed| &changed.missed).filter(|missed| missed.requests > 0) {
+        all.push(format!(
+            "{} requests of the record could not be repeated with the change: {}.",
+            missed.requests,
+            missed.told.join("; ")
+        ));
+    }
+    if !trial.change.is_empty() && runs.changed.is_none() {
+        all.push("The change asks for nothing that was not so already at the beginning of the window.".to_owned());
+    }
+    all
+}
+
+fn calls(runs: &Runs) -> String {
+    let mut told: Vec<String> = runs.learned.calls().map(|(code, span)| format!("{span} ({code})")).collect();
+    if told.is_empty() {
+        told.push(CALL_DEFAULT.to_string());
+    }
+    told.join(", ")
+}
+
+fn lines(runs: &Runs, ended: &State) -> RunLines {
+    let of = |points: fn(&Tally) -> Vec<Point>| Lines {
+        recorded: points(&runs.recorded),
+        unchanged: points(&runs.unchanged.tally),
+        changed: runs.changed.as_ref().map(|changed| points(&changed.tally)).unwrap_or_default(),
+    };
+    let mut clusters: BTreeMap<ClusterId, Lines> = BTreeMap::new();
+    for (cluster, points) in runs.recorded.lines.clusters() {
+        clusters.entry(cluster).or_default().recorded = points;
+    }
+    let mut model = |model: &Model, put: fn(&mut Lines, Vec<Point>)| {
+        for (cluster, points) in model.tally.lines.clusters() {
+            put(clusters.entry(model.recorded_id(cluster)).or_default(), points);
+        }
+    };
+    model(&runs.unchanged, |lines, points| lines.unchanged = points);
+    if let Some(changed) = &runs.changed {
+        model(changed, |lines, points| lines.changed = points);
+    }
+    let end = runs.window.to.as_millis();
+    let mut by_distance: Vec<(u128, ClusterId, Lines)> = clusters
+        .into_iter()
+        .map(|(cluster, lines)| {
+            let (one, other) = match &runs.changed {
+                Some(_) => (&lines.unchanged, &lines.changed),
+                None => (&lines.recorded, &lines.unchanged),
+            };
+            (distance(one, other, end), cluster, lines)
+        })
+        .collect();
+    by_distance.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(&other.1)));
+    by_distance.truncate(CLUSTERS_DRAWN_MAX);
+    let name = |id: ClusterId| {
+        let known = ended.cluster_by_id(id).or_else(|| runs.fork.cluster_by_id(id));
+        known.map_or_else(|| id.to_string(), |cluster| cluster.name.clone())
+    };
+    RunLines {
+        replicas: of(|tally| tally.lines.total_replicas()),
+        slots: of(|tally| tally.lines.total_slots()),
+        clusters: by_distance
+            .into_iter()
+            .map(|(_, id, replicas)| ClusterLines { cluster: name(id), replicas })
+            .collect(),
+    }
+}
+
+/// The area between two lines of steps.
+fn distance(one: &[Point], other: &[Point], end: u64) -> u128 {
+    let mut moments: Vec<u64> = one.iter().chain(other).map(|point| point.at_ms).chain([end]).collect();
+    moments.sort_unstable();
+    moments.dedup();
+    let value = |points: &[Point], at: u64| {
+        let after = points.partition_point(|point| point.at_ms <= at);
+        after.checked_sub(1).and_then(|place| points.get(place)).map_or(0, |point| point.value_milli)
+    };
+    let spans = moments.windows(2);
+    spans
+        .map(|pair| {
+            let apart = value(one, pair[0]).abs_diff(value(other, pair[0]));
+            u128::from(apart) * u128::from(Span::from_millis(pair[1] - pair[0]).as_millis())
+        })
+        .sum()
+}

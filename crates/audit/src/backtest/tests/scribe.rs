@@ -1,0 +1,213 @@
+//! Writes a history by hand: an entry at least every second, and an executor that is as simple as can be. What it does takes
+//! whole seconds that a reader can add up: an action is claimed in the second in which it is planned, its call takes 1 s, a replica
+//! is ready 10 s and hydrated 20 s after it was made.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use loadline_log::JournalRecord;
+use loadline_state_machine::{
+    ActionStatus, Actor, Call, ClusterId, ClusterRef, ClusterReport, Command, DrainResult, Entry, JournalEntry,
+    LogIndex, NodeNumber, Observation, Outcome, Report, Request, Sealed, Seen, Span, State, Time, apply,
+};
+
+use crate::change::Change;
+use crate::source::{Source, SourceError};
+
+pub(crate) const CALL: u64 = 1;
+pub(crate) const START_UP: u64 = 10;
+pub(crate) const HYDRATION: u64 = 20;
+/// So that no moment of a test is the beginning of time.
+const FIRST_SECOND: u64 = 1_000_000;
+
+pub(crate) fn second(second: u64) -> Time {
+    Time::from_millis((FIRST_SECOND + second) * 1_000)
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct History(Vec<JournalRecord>);
+
+impl Source for History {
+    fn range(&self) -> Option<RangeInclusive<u64>> {
+        Some(self.0.first()?.index..=self.0.last()?.index)
+    }
+
+    fn read(&self, from: u64, bytes_max: usize) -> Result<Vec<JournalRecord>, SourceError> {
+        let skipped = usize::try_from(from).unwrap_or(usize::MAX).saturating_sub(1);
+        let mut bytes = 0;
+        let fits = |record: &&JournalRecord| {
+            bytes += record.entry.len() + record.events.len();
+            bytes <= bytes_max.max(1) || bytes == record.entry.len() + record.events.len()
+        };
+        Ok(self.0.iter().skip(skipped).take_while(fits).cloned().collect())
+    }
+
+    fn start(&self, _: u64) -> Result<Option<State>, SourceError> {
+        Ok(None)
+    }
+}
+
+/// A replica that the executor has made.
+#[derive(Debug)]
+struct Made {
+    at: u64,
+    size: String,
+    incarnation: String,
+}
+
+pub(crate) struct Scribe {
+    pub(crate) history: History,
+    pub(crate) state: State,
+    now: u64,
+    sequence: u64,
+    incarnations: u64,
+    claimed: BTreeMap<String, u64>,
+    made: BTreeMap<(ClusterId, Arc<str>), Made>,
+    /// Whether anybody reports how far replicas are hydrated.
+    pub(crate) hydrates: bool,
+}
+
+impl Scribe {
+    /// A group that scales, with sizes 1 and 2, which cost a whole and two wholes an hour and have 1 and 4 slots.
+    pub(crate) fn new() -> Scribe {
+        let mut scribe = Scribe {
+            history: History::default(),
+            state: State::new(),
+            now: 0,
+            sequence: 0,
+            incarnations: 0,
+            claimed: BTreeMap::new(),
+            made: BTreeMap::new(),
+            hydrates: true,
+        };
+        let node = NodeNumber(1);
+        scribe.entry(vec![Command::AnnounceLeader { node, term: 1 }]);
+        for (name, slots, price) in [("1", 1, 1_000_000), ("2", 4, 2_000_000)] {
+            let (name, price_micros_per_hour) = (name.to_owned(), price);
+            scribe.entry(vec![Command::CreateSize { name, rank: None, slots, price_micros_per_hour }]);
+        }
+        scribe.sql("ALTER SYSTEM SET enable_auto_scaling = true");
+        scribe.sql("ALTER SYSTEM SET default_backend = 'local'");
+        scribe
+    }
+
+    fn entry(&mut self, commands: Vec<Command>) {
+        let request = |commands| Request { actor: Actor::new("somebody", "test"), request_id: None, commands };
+        let requests = commands.into_iter().map(|command| request(vec![command])).collect();
+        let sealed = Sealed::seal(Entry { stamped_at: second(self.now), requests });
+        let index = LogIndex(self.state.applied().0 + 1);
+        let applied = apply(&mut self.state, index, &sealed);
+        let refused = applied.receipts.iter().find(|receipt| receipt.result.is_err());
+        assert!(refused.is_none(), "second {}: {refused:?}", self.now);
+        self.history.0.push(JournalRecord {
+            index: index.0,
+            time_ms: applied.time.as_millis(),
+            hash: applied.hash.0,
+            entry: JournalEntry::encode_requests(sealed.bytes()).into(),
+            events: applied.encode_events().into(),
+            keys: vec![],
+        });
+    }
+
+    pub(crate) fn sql(&mut self, text: &str) {
+        let commands = Change::parse(text).unwrap().commands(&self.state, &Actor::default()).unwrap();
+        self.entry(commands);
+        self.act();
+    }
+
+    /// A collector that is not the executor's says something.
+    pub(crate) fn seen(&mut self, collector: &str, cluster: &str, seen: Seen) {
+        self.sequence += 1;
+        let observations = vec![Observation { age: Span::default(), seen }];
+        let clusters = vec![ClusterReport { cluster: ClusterRef::Name(cluster.to_owned()), observations }];
+        self.entry(vec![Command::ReportSignals { collector: collector.to_owned(), sequence: self.sequence, clusters }]);
+        self.act();
+    }
+
+    /// Lets time pass up to and including this second. `every` is called in each.
+    pub(crate) fn until(&mut self, end: u64, mut every: impl FnMut(&mut Scribe, u64)) {
+        while self.now < end {
+            self.now += 1;
+            self.settle();
+            self.look();
+            self.entry(vec![Command::Tick]);
+            self.act();
+            every(self, self.now);
+        }
+    }
+
+    fn settle(&mut self) {
+        let due: Vec<_> = self
+            .state
+            .actions_in_flight()
+            .filter(|action| self.claimed.get(&action.key()).is_some_and(|at| at + CALL <= self.now))
+            .cloned()
+            .collect();
+        for action in due {
+            let report = match &action.call {
+                Call::CreateReplica(made) => {
+                    self.incarnations += 1;
+                    let incarnation = format!("recorded-{}", self.incarnations);
+                    let made_now = Made { at: self.now, size: made.size.to_string(), incarnation: incarnation.clone() };
+                    self.made.insert((action.cluster, made.name.clone()), made_now);
+                    Report::Created { incarnation: Some(incarnation) }
+                }
+                Call::DrainReplica(_) => Report::Drained(DrainResult { moved: 3, left: 0 }),
+                Call::DropReplica(life) => {
+                    self.made.remove(&(action.cluster, life.name.clone()));
+                    Report::Nothing
+                }
+                _ => Report::Nothing,
+            };
+            let epoch = self.state.epoch().unwrap();
+            let outcome = Outcome::Succeeded { report };
+            self.entry(vec![Command::RecordOutcome { action: action.id, epoch, attempt: action.attempt, outcome }]);
+            self.act();
+        }
+    }
+
+    /// Claims what can be claimed.
+    fn act(&mut self) {
+        let claimable: Vec<_> = self.state.claimable_actions().cloned().collect();
+        for action in claimable.into_iter().filter(|it| matches!(it.status, ActionStatus::Pending { .. })) {
+            let (epoch, attempt) = (self.state.epoch().unwrap(), action.attempt + 1);
+            let (backend, parameters) = ("local".to_owned(), action.parameters("local"));
+            self.claimed.insert(action.key(), self.now);
+            self.entry(vec![Command::ClaimAction { action: action.id, epoch, attempt, backend, parameters }]);
+        }
+    }
+
+    /// Reports every replica in the second in which it becomes ready or hydrated, and every 30 s.
+    fn look(&mut self) {
+        let mut reports: BTreeMap<ClusterId, Vec<Seen>> = BTreeMap::new();
+        for ((cluster, name), made) in &self.made {
+            let age = self.now - made.at;
+            let news = age == START_UP || age == HYDRATION;
+            if !news && !self.now.is_multiple_of(30) {
+                continue;
+            }
+            let seen = reports.entry(*cluster).or_default();
+            let (name, incarnation) = (name.to_string(), Some(made.incarnation.clone()));
+            let ready = age >= START_UP;
+            seen.push(Seen::Replica { name: name.clone(), size: made.size.clone(), incarnation, ready });
+            if self.hydrates {
+                let hydrated = if age >= HYDRATION { 7 } else { 0 };
+                seen.push(Seen::Hydration { replica: name, total: 7, hydrated });
+            }
+            seen.push(Seen::Alive);
+        }
+        if reports.is_empty() {
+            return;
+        }
+        self.sequence += 1;
+        let report = |(cluster, seen): (ClusterId, Vec<Seen>)| ClusterReport {
+            cluster: ClusterRef::Id(cluster),
+            observations: seen.into_iter().map(|seen| Observation { age: Span::default(), seen }).collect(),
+        };
+        let clusters = reports.into_iter().map(report).collect();
+        let collector = "backend-local".to_owned();
+        self.entry(vec![Command::ReportSignals { collector, sequence: self.sequence, clusters }]);
+        self.act();
+    }
+}
