@@ -26,6 +26,13 @@ pub(super) struct Given {
     pub(super) items: Vec<Item>,
 }
 
+impl Given {
+    /// Whether anybody asked for anything.
+    pub(super) fn asks(&self) -> bool {
+        self.items.iter().any(|item| matches!(item, Item::Asked { .. }))
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Item {
     /// What one caller asked for, all of it or nothing.

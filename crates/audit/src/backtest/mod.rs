@@ -41,7 +41,7 @@ use crate::change::{Change, ChangeError};
 use crate::replay::{Moment, ReplayError, Start, Step, replay};
 use crate::source::{Source, SourceError};
 use deeds::{Deed, InOrder, InTime, Side, deeds_of};
-use given::Givens;
+use given::{Given, Givens};
 use learned::Learned;
 use model::Model;
 use tally::Tally;
@@ -124,7 +124,8 @@ pub fn backtest(
         learned.note(step.entry, step.applied);
     })?
     .state;
-    let commands = trial.change.commands(&fork, &trial.actor)?;
+    // What it is about may be made later in the window. That it is refused is said if it still is in the end.
+    let first_try = trial.change.commands(&fork, &trial.actor);
 
     learned.know(&fork);
     let entries = window.last - before;
@@ -133,7 +134,7 @@ pub fn backtest(
         learned.note(step.entry, step.applied);
     })?;
 
-    let mut runs = Runs::begin(&fork, Arc::new(learned), commands, window, &trial.actor);
+    let mut runs = Runs::begin(&fork, Arc::new(learned), first_try, window, trial);
     let mut failed = None;
     let ended = replay(source, Start::From(Box::new(fork.clone())), Moment::Index(window.last), |step| {
         told(Phase::Running, step.record.index - before, entries);
@@ -141,10 +142,11 @@ pub fn backtest(
             failed = runs.step(step).err();
         }
     })?;
-    if let Some(failed) = failed {
-        return Err(failed);
+    match (failed, runs.refused.take()) {
+        (Some(failed), _) => Err(failed),
+        (None, Some(refused)) => Err(refused.into()),
+        (None, None) => Ok(runs.end(&ended.state)),
     }
-    Ok(runs.end(&ended.state, trial))
 }
 
 /// The window in entries and in time.
@@ -199,7 +201,8 @@ fn time_of(source: &dyn Source, index: u64) -> Result<Time, BacktestError> {
 
 /// The record and the model, side by side.
 #[derive(Debug)]
-struct Runs {
+struct Runs<'a> {
+    trial: &'a Trial,
     window: Stretch,
     fork: State,
     learned: Arc<Learned>,
@@ -208,26 +211,47 @@ struct Runs {
     unchanged: Model,
     /// Nothing if nothing is changed.
     changed: Option<Model>,
+    /// Why the change is not made so far.
+    refused: Option<ChangeError>,
+    /// After which entry it was made, and when; nothing if that was the beginning.
+    made_later: Option<(u64, Time)>,
     fidelity: InOrder,
     effect: InTime,
     recorded_calls: u64,
     modelled_calls: u64,
 }
 
-impl Runs {
-    fn begin(fork: &State, learned: Arc<Learned>, change: Vec<Command>, window: Stretch, actor: &Actor) -> Runs {
+impl Runs<'_> {
+    fn begin<'a>(
+        fork: &State,
+        learned: Arc<Learned>,
+        first_try: Result<Vec<Command>, ChangeError>,
+        window: Stretch,
+        trial: &'a Trial,
+    ) -> Runs<'a> {
         let span = (window.from, window.to);
-        let model = |change| Model::begin(fork, &learned, change, span, actor);
-        let unchanged = model(Vec::new());
-        let changed = (!change.is_empty()).then(|| model(change));
+        let model = || Model::begin(fork, &learned, span);
+        let unchanged = model();
+        let (changed, refused) = match first_try {
+            Ok(commands) if commands.is_empty() => (None, None),
+            Ok(commands) => {
+                let mut changed = model();
+                changed.make(commands, window.from, &trial.actor);
+                (Some(changed), None)
+            }
+            Err(refused) => (Some(model()), Some(refused)),
+        };
         let effect = InTime::new(learned.entries_apart());
         Runs {
+            trial,
             window,
             fork: fork.clone(),
             givens: Givens::of(fork),
             recorded: Tally::begin(fork, span),
             unchanged,
             changed,
+            refused,
+            made_later: None,
             learned,
             fidelity: InOrder::default(),
             effect,
@@ -244,8 +268,24 @@ impl Runs {
         if let Some(changed) = &mut self.changed {
             changed.feed(&given);
         }
+        if self.refused.is_some() && given.asks() {
+            self.try_again(&given);
+        }
         self.compare(&recorded, step.applied.time);
         Ok(())
+    }
+
+    /// Somebody has asked for something: perhaps it was what the change is about.
+    fn try_again(&mut self, given: &Given) {
+        let Some(changed) = &mut self.changed else { return };
+        match self.trial.change.commands(&changed.state, &self.trial.actor) {
+            Err(refused) => self.refused = Some(refused),
+            Ok(commands) => {
+                changed.make(commands, given.at, &self.trial.actor);
+                self.refused = None;
+                self.made_later = Some((given.index, given.at));
+            }
+        }
     }
 
     fn compare(&mut self, recorded: &[Deed], now: Time) {
@@ -259,7 +299,7 @@ impl Runs {
         }
     }
 
-    fn end(mut self, ended: &State, trial: &Trial) -> Backtest {
+    fn end(mut self, ended: &State) -> Backtest {
         let to = self.window.to;
         self.unchanged.advance(to);
         if let Some(changed) = &mut self.changed {
@@ -282,6 +322,6 @@ impl Runs {
             changed.go_on(later);
             self.effect.compare(self.unchanged.take_deeds(), changed.take_deeds(), later);
         }
-        report::tell(&self, figured, ended, trial)
+        report::tell(&self, figured, ended)
     }
 }

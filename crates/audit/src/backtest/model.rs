@@ -58,15 +58,9 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Forks the state and makes the change, as the first thing that happens in this run.
-    pub(super) fn begin(
-        state: &State,
-        learned: &Arc<Learned>,
-        change: Vec<Command>,
-        window: (Time, Time),
-        actor: &Actor,
-    ) -> Model {
-        let mut model = Model {
+    /// Forks the state.
+    pub(super) fn begin(state: &State, learned: &Arc<Learned>, window: (Time, Time)) -> Model {
+        Model {
             state: state.clone(),
             world: World::begin(Arc::clone(learned), state),
             tally: Tally::begin(state, window),
@@ -79,17 +73,21 @@ impl Model {
             renamed: BTreeMap::new(),
             answers: VecDeque::new(),
             missed: Missed::default(),
-        };
-        if !change.is_empty() {
-            let request = Request { actor: actor.clone(), request_id: None, commands: change };
-            let applied = model.apply(window.0, vec![request], &[]);
-            for event in &applied.events {
-                if let Event::ClusterRenamed { from, cluster } = event {
-                    model.renamed.insert(from.clone(), cluster.name.clone());
-                }
+        }
+    }
+
+    /// Makes the change that is tried. It was computed from the state of this run, so it is not refused.
+    pub(super) fn make(&mut self, change: Vec<Command>, at: Time, actor: &Actor) {
+        if change.is_empty() {
+            return;
+        }
+        let request = Request { actor: actor.clone(), request_id: None, commands: change };
+        let applied = self.apply(at, vec![request], &[]);
+        for event in &applied.events {
+            if let Event::ClusterRenamed { from, cluster } = event {
+                self.renamed.insert(from.clone(), cluster.name.clone());
             }
         }
-        model
     }
 
     /// What this run did since it was asked last.

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use loadline_state_machine::{ClusterId, Span, State};
 use serde::Serialize;
 
+use super::Runs;
 use super::deeds::Difference;
 use super::learned::{CALL_DEFAULT, LearnedSize, START_UP_DEFAULT};
 use super::lines::Point;
 use super::model::Model;
 use super::tally::{Figures, Tally};
-use super::{Runs, Trial};
 
 /// Clusters that are drawn on their own.
 const CLUSTERS_DRAWN_MAX: usize = 6;
@@ -109,7 +109,7 @@ pub(super) struct Figured {
     lines: RunLines,
 }
 
-pub(super) fn figure(runs: &mut Runs, ended: &State) -> Figured {
+pub(super) fn figure(runs: &mut Runs<'_>, ended: &State) -> Figured {
     let to = runs.window.to;
     Figured {
         recorded: runs.recorded.figures(to),
@@ -119,7 +119,7 @@ pub(super) fn figure(runs: &mut Runs, ended: &State) -> Figured {
     }
 }
 
-pub(super) fn tell(runs: &Runs, figured: Figured, ended: &State, trial: &Trial) -> Backtest {
+pub(super) fn tell(runs: &Runs<'_>, figured: Figured, ended: &State) -> Backtest {
     let to = runs.window.to;
     let Figured { recorded, unchanged, changed, lines } = figured;
     let parted = &runs.fidelity.parted;
@@ -149,8 +149,8 @@ pub(super) fn tell(runs: &Runs, figured: Figured, ended: &State, trial: &Trial) 
             entries: runs.window.last + 1 - runs.window.first,
             clusters: ended.cluster_count() as u64,
         },
-        statements: trial.change.statements().map(str::to_owned).collect(),
-        assumptions: assumptions(runs, trial),
+        statements: runs.trial.change.statements().map(str::to_owned).collect(),
+        assumptions: assumptions(runs),
         learned: runs.learned.sizes(),
         recorded,
         unchanged,
@@ -162,7 +162,7 @@ pub(super) fn tell(runs: &Runs, figured: Figured, ended: &State, trial: &Trial) 
 }
 
 /// What the record had that the model leaves out.
-fn reasons(runs: &Runs) -> Vec<String> {
+fn reasons(runs: &Runs<'_>) -> Vec<String> {
     let mut reasons = Vec::new();
     let failed = runs.learned.failed_calls;
     if failed > 0 {
@@ -186,7 +186,7 @@ fn reasons(runs: &Runs) -> Vec<String> {
     reasons
 }
 
-fn assumptions(runs: &Runs, trial: &Trial) -> Vec<String> {
+fn assumptions(runs: &Runs<'_>) -> Vec<String> {
     let learned = &runs.learned;
     let mut all = vec![
         "What came from outside is the same whatever is done: nobody uses a cluster less because it is slower, and no queue \
@@ -225,6 +225,11 @@ fn assumptions(runs: &Runs, trial: &Trial) -> Vec<String> {
          nobody approves."
             .to_owned(),
     );
+    if let Some((index, at)) = runs.made_later {
+        all.push(format!(
+            "The change is made after entry {index}, at {at}: before, the state refused it, because what it is about was not there."
+        ));
+    }
     if runs.changed.is_some() && runs.givens.configured > 0 {
         all.push(format!(
             "{} changes of configuration in the record are repeated after the change that is tried, and win over it.",
@@ -238,13 +243,13 @@ fn assumptions(runs: &Runs, trial: &Trial) -> Vec<String> {
             missed.told.join("; ")
         ));
     }
-    if !trial.change.is_empty() && runs.changed.is_none() {
+    if !runs.trial.change.is_empty() && runs.changed.is_none() {
         all.push("The change asks for nothing that was not so already at the beginning of the window.".to_owned());
     }
     all
 }
 
-fn calls(runs: &Runs) -> String {
+fn calls(runs: &Runs<'_>) -> String {
     let mut told: Vec<String> = runs.learned.calls().map(|(code, span)| format!("{span} ({code})")).collect();
     if told.is_empty() {
         told.push(CALL_DEFAULT.to_string());
@@ -252,7 +257,7 @@ fn calls(runs: &Runs) -> String {
     told.join(", ")
 }
 
-fn lines(runs: &Runs, ended: &State) -> RunLines {
+fn lines(runs: &Runs<'_>, ended: &State) -> RunLines {
     let of = |points: fn(&Tally) -> Vec<Point>| Lines {
         recorded: points(&runs.recorded),
         unchanged: points(&runs.unchanged.tally),

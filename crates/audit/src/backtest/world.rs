@@ -218,10 +218,9 @@ impl World {
         let report = match action.call {
             Call::CreateReplica(_) => Report::Created { incarnation: Some(format!("modelled-{}", self.new_life())) },
             Call::DrainReplica(_) => Report::Drained(DrainResult { moved: 0, left: 0 }),
-            Call::CordonReplica(_)
-            | Call::DropReplica(_)
-            | Call::UncordonReplica(_)
-            | Call::CheckpointReplica(_) => Report::Nothing,
+            Call::CordonReplica(_) | Call::DropReplica(_) | Call::UncordonReplica(_) | Call::CheckpointReplica(_) => {
+                Report::Nothing
+            }
         };
         let (attempt, outcome) = (action.attempt, Outcome::Succeeded { report });
         Some(Saying { command: Command::RecordOutcome { action: id, epoch, attempt, outcome }, of: None })

@@ -101,7 +101,7 @@ fn waiting(woken: &[WokenCluster], watched: bool) -> indicatif::ProgressBar {
 
 /// What holds a cluster that does not become ready, as far as anybody can say.
 async fn held_by(cluster: &str, session: &Session<'_>) -> Option<String> {
-    let explained = session.client.explain(&format!("clusters/{cluster}"), session.reading).await.ok()?;
+    let explained = session.client.explain(&format!("clusters/{cluster}"), None, session.reading).await.ok()?;
     let brake = explained.decision?.brakes.into_iter().find_map(|held| held.brake)?;
     Some(brake.text)
 }

@@ -209,6 +209,26 @@ fn replicas_that_somebody_else_made_come_and_go_as_recorded() {
 }
 
 #[test]
+fn a_change_of_what_is_not_there_yet_is_made_as_soon_as_it_is() {
+    let mut scribe = Scribe::new();
+    scribe.until(600, |scribe, now| match now {
+        200 => scribe.sql("CREATE CLUSTER web"),
+        300 => scribe.sql("CREATE SCALING STRATEGY FOR CLUSTER web TYPE TARGET SIZE WITH (SIZE = '1')"),
+        _ => {}
+    });
+    let tried = tried(&scribe, 100, "ALTER SCALING STRATEGY FOR CLUSTER web TYPE TARGET SIZE UPDATE (SIZE = '2')");
+    reproduced(&tried);
+    // Both begin to make one of size 1 at 300, which is there at 301; the change comes in the same second, so that one of size 2 is
+    // wanted instead. What was claimed is made all the same.
+    let said = tried.assumptions.iter().find(|it| it.contains("The change is made after entry")).unwrap();
+    assert!(said.contains(&second(300).to_string()), "{said}");
+    assert!(tried.is_different());
+    assert_eq!(tried.effect.unwrap().first_difference.unwrap().at_ms, second(300).as_millis());
+    assert_eq!(tried.recorded.cost_micros, (600 - 301) * 1_000_000 / 3_600);
+    assert!(tried.changed.unwrap().cost_micros > 250 * 2_000_000 / 3_600);
+}
+
+#[test]
 fn a_crash_of_a_recorded_replica_hits_its_counterpart() {
     let mut scribe = Scribe::new();
     scribe.sql("CREATE SCALING STRATEGY FOR ALL CLUSTERS TYPE SHRINK TO FIT WITH (MAX_SIZE = '2', MIN_OOM_COUNT = 1)");

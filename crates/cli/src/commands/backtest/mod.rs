@@ -107,7 +107,7 @@ pub(crate) fn run(
 fn failed(error: BacktestError, file: &str, history: &str) -> Failed {
     match error {
         BacktestError::Change(error) => {
-            refused(file, &error).hint("it is tried on the state at the beginning of the window")
+            refused(file, &error).hint("it is refused at the beginning of the window and at every moment of it")
         }
         BacktestError::Replay(error) => error.into(),
         BacktestError::NoWindow { .. } | BacktestError::Restored { .. } => {
