@@ -41,7 +41,7 @@ const SLED_DIR: &str = "sled";
 
 /// What the keys in sled begin with: the format, the keys themselves, and the marks.
 const FORMAT_KEY: &[u8] = b"f";
-const FORMAT: &[u8] = b"loadline-audit-index-2";
+const FORMAT: &[u8] = b"loadline-audit-index-3";
 const KEYS: u8 = b'k';
 const MARKS: u8 = b'm';
 

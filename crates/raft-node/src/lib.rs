@@ -24,6 +24,7 @@ mod network;
 mod node;
 mod observer;
 mod office;
+mod packed;
 mod probe;
 mod proposer;
 mod reads;

@@ -217,8 +217,8 @@ impl Inner {
         }
         let admit = Command::AdmitNode { name: name.clone(), address: address.clone() };
         let request = proposer::own_request(self, vec![admit]);
-        let bytes = request.encode().len();
-        let receipt = match self.propose_here(request, bytes).await {
+        let encoded = request.encode().into();
+        let receipt = match self.propose_here(request, encoded).await {
             Ok(receipt) => receipt,
             Err(proposer::Failure::NotLeader) => return Err(MembershipError::NotLeader { leader: None }),
             // If it was recorded after all, a number is lost and nothing else.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use loadline_api::raft as wire;
 use loadline_api::raft::raft_server::RaftServer;
 use loadline_log::{
@@ -27,6 +28,7 @@ use crate::network::service::RaftService;
 use crate::network::{Dial, MESSAGE_BYTES_MAX};
 use crate::observer::{NodeObserver, WalFigures};
 use crate::office::{self, Leadership};
+use crate::packed::Packed;
 use crate::probe::{self, Neighbours};
 use crate::proposer::Queue;
 use crate::reads::{Consistency, Rounds};
@@ -100,6 +102,7 @@ pub(crate) struct Inner {
     pub(crate) reserve: Reserve,
     pub(crate) neighbours: Neighbours,
     pub(crate) queue: Queue,
+    pub(crate) packed: Arc<Packed>,
     pub(crate) rounds: Rounds,
     pub(crate) leadership: watch::Sender<Option<Leadership>>,
     pub(crate) stop: StopSignal,
@@ -159,6 +162,7 @@ impl Node {
             published: Arc::default(),
             neighbours: Neighbours::default(),
             queue: Queue::default(),
+            packed: Arc::default(),
             rounds: Rounds::default(),
             leadership: watch::Sender::new(None),
             stop: StopSignal::default(),
@@ -185,6 +189,11 @@ impl Node {
     /// Records a request in the log, here or at the leader, and waits for its receipt.
     pub async fn propose(&self, request: Request) -> Result<Receipt, ProposeError> {
         self.inner.propose(request).await
+    }
+
+    /// The same for who has the bytes of this very request at hand.
+    pub async fn propose_encoded(&self, request: Request, encoded: Bytes) -> Result<Receipt, ProposeError> {
+        self.inner.propose_encoded(request, encoded).await
     }
 
     /// What a request would be answered now, without recording anything.
@@ -352,6 +361,7 @@ impl Inner {
             group: identity.group.clone(),
             storage: self.storage.clone(),
             published: self.published.clone(),
+            packed: self.packed.clone(),
             clock: self.clock.clone(),
             observer: self.observer.clone(),
             stop: self.stop.clone(),

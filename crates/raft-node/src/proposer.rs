@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use loadline_api::raft as wire;
-use loadline_state_machine::{Actor, Command, Entry, Receipt, Refused, Rejection, Request, RulesVersion, Sealed, Time};
+use loadline_state_machine::{Actor, Command, Receipt, Refused, Rejection, Request, RulesVersion, Sealed, Time};
 use openraft::errors::ClientWriteError;
 use openraft::raft::ClientWriteResult;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
@@ -46,6 +46,7 @@ pub(crate) enum Failure {
 #[derive(Debug)]
 struct Waiting {
     request: Request,
+    encoded: Bytes,
     answer: Answer,
     /// Given back when the request leaves the queue, however it leaves.
     room: Room,
@@ -83,15 +84,16 @@ impl Queue {
     fn push(
         &self,
         request: Request,
-        bytes: usize,
+        encoded: Bytes,
     ) -> Result<oneshot::Receiver<Result<Receipt, Failure>>, ProposeError> {
+        let bytes = encoded.len();
         if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > WAITING_BYTES_MAX {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
             return Err(ProposeError::Overloaded);
         }
         let room = Room(self.bytes.clone(), bytes);
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { request, answer, room };
+        let waiting = Waiting { request, encoded, answer, room };
         self.sender.try_send(waiting).map_err(|_| ProposeError::Overloaded)?;
         Ok(answered)
     }
@@ -100,20 +102,26 @@ impl Queue {
 impl Inner {
     /// Records a request, here if this node leads, else at the leader.
     pub(crate) async fn propose(&self, request: Request) -> Result<Receipt, ProposeError> {
-        let encoded = request.encode();
-        let outcome = self.propose_encoded(request, Bytes::from(encoded)).await;
+        let encoded = Bytes::from(request.encode());
+        self.propose_encoded(request, encoded).await
+    }
+
+    /// As [`Inner::propose`], with the bytes of this very request.
+    pub(crate) async fn propose_encoded(&self, request: Request, encoded: Bytes) -> Result<Receipt, ProposeError> {
+        let outcome = self.propose_until_led(request, encoded).await;
         if let Err(error) = &outcome {
             self.observer.refused(reason(error));
         }
         outcome
     }
 
-    async fn propose_encoded(&self, request: Request, encoded: Bytes) -> Result<Receipt, ProposeError> {
+    async fn propose_until_led(&self, request: Request, encoded: Bytes) -> Result<Receipt, ProposeError> {
         check_size(encoded.len())?;
+        let mut request = Some(request);
         let give_up = Instant::now() + self.config.timing.leader_wait;
         loop {
             self.check_alive()?;
-            match self.propose_once(&request, &encoded).await {
+            match self.propose_once(&mut request, &encoded).await {
                 Ok(receipt) => return Ok(receipt),
                 Err(Failure::Final(error)) => return Err(error),
                 // Nothing was appended anywhere, so trying again is safe even without a request id.
@@ -123,9 +131,12 @@ impl Inner {
         }
     }
 
-    async fn propose_once(&self, request: &Request, encoded: &Bytes) -> Result<Receipt, Failure> {
+    async fn propose_once(&self, request: &mut Option<Request>, encoded: &Bytes) -> Result<Receipt, Failure> {
         if self.leadership.borrow().is_some() {
-            return self.propose_here(request.clone(), encoded.len()).await;
+            // The first attempt takes it. Few need a second one, and none is worth a copy for all.
+            let request = request.take().map_or_else(|| Request::decode(encoded), Ok);
+            let request = request.expect("what was encoded here can be read here");
+            return self.propose_here(request, encoded.clone()).await;
         }
         let Some((running, leader, address)) = self.other_leader() else { return Err(Failure::NotLeader) };
         let message = wire::ProposeRequest { envelope: Some(running.envelope(leader)), request: encoded.clone() };
@@ -143,8 +154,8 @@ impl Inner {
     }
 
     /// Records a request if this node leads. Never asks anybody else, so that requests cannot go in circles.
-    pub(crate) async fn propose_here(&self, request: Request, bytes: usize) -> Result<Receipt, Failure> {
-        check_size(bytes).map_err(Failure::Final)?;
+    pub(crate) async fn propose_here(&self, request: Request, encoded: Bytes) -> Result<Receipt, Failure> {
+        check_size(encoded.len()).map_err(Failure::Final)?;
         self.check_alive().map_err(Failure::Final)?;
         let Some(leadership) = self.leadership.borrow().clone() else { return Err(Failure::NotLeader) };
         if self.lease.suspended() {
@@ -160,7 +171,7 @@ impl Inner {
             return Ok(Receipt { index, result: Err(refused), repeated: false });
         }
         let since = self.clock.boottime();
-        let answered = self.queue.push(request, bytes).map_err(Failure::Final)?;
+        let answered = self.queue.push(request, encoded).map_err(Failure::Final)?;
         tokio::select! {
             biased;
             outcome = answered => {
@@ -285,7 +296,7 @@ pub(crate) async fn serve(
                 break;
             }
             bytes += waiting.room.1;
-            requests.push(waiting.request);
+            requests.push((waiting.request, waiting.encoded));
             answers.push(waiting.answer);
             if requests.len() < ENTRY_REQUESTS_MAX {
                 next = queue.try_recv().ok();
@@ -330,15 +341,18 @@ async fn propose_entry(
     running: &Running,
     office: LeaderId,
     stamped_at: Time,
-    mut requests: Vec<Request>,
+    mut requests: Vec<(Request, Bytes)>,
     then: Then<ClientWriteResult<Types>>,
 ) -> bool {
     if requests.is_empty() {
-        requests.push(own_request(inner, vec![Command::Tick]));
+        let tick = own_request(inner, vec![Command::Tick]);
+        let encoded = Bytes::from(tick.encode());
+        requests.push((tick, encoded));
     }
     let count = requests.len();
-    let sealed = Sealed::seal(Entry { stamped_at, requests });
+    let sealed = Sealed::seal_encoded(stamped_at, requests);
     let bytes = Bytes::from_owner(sealed.bytes().clone());
+    inner.packed.keep(sealed);
     inner.observer.proposed(count, bytes.len());
     running.raft.write(Payload(bytes)).with_leader(committed(office)).responder(then).await.is_ok()
 }
@@ -383,17 +397,18 @@ mod tests {
     #[test]
     fn a_full_queue_turns_requests_away_and_takes_them_again_when_there_is_room() {
         let request = || Request { actor: Actor::default(), request_id: None, commands: Vec::new() };
+        let [all, one] = [WAITING_BYTES_MAX, 1].map(|bytes| Bytes::from(vec![0; bytes]));
         let queue = Queue::default();
-        let first = queue.push(request(), WAITING_BYTES_MAX).unwrap();
-        assert_eq!(queue.push(request(), 1).unwrap_err(), ProposeError::Overloaded);
+        let first = queue.push(request(), all.clone()).unwrap();
+        assert_eq!(queue.push(request(), one.clone()).unwrap_err(), ProposeError::Overloaded);
         drop(queue.receiver.try_lock().unwrap().try_recv().unwrap());
         drop(first);
-        queue.push(request(), WAITING_BYTES_MAX).unwrap();
+        queue.push(request(), all).unwrap();
 
         let queue = Queue::default();
         for _ in 0..WAITING_MAX {
-            drop(queue.push(request(), 1).unwrap());
+            drop(queue.push(request(), one.clone()).unwrap());
         }
-        assert_eq!(queue.push(request(), 1).unwrap_err(), ProposeError::Overloaded);
+        assert_eq!(queue.push(request(), one.clone()).unwrap_err(), ProposeError::Overloaded);
     }
 }

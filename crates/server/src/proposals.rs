@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use loadline_raft_node::{Node, ProposeError};
 use loadline_state_machine::{Command, Receipt, Request};
 use tokio::time::Instant;
@@ -20,10 +21,16 @@ impl Proposals {
     }
 
     pub(crate) async fn propose(&self, request: Request) -> Result<Receipt, ProposeError> {
+        let encoded = request.encode().into();
+        self.propose_encoded(request, encoded).await
+    }
+
+    /// The same for who has the bytes of this very request at hand.
+    pub(crate) async fn propose_encoded(&self, request: Request, encoded: Bytes) -> Result<Receipt, ProposeError> {
         let mut waiting = Waiting { metrics: &self.metrics, result: "abandoned" };
         self.metrics.proposals_in_flight.inc();
         let (began, kind) = (Instant::now(), request.commands.first().and_then(event_type));
-        let outcome = self.node.propose(request).await;
+        let outcome = self.node.propose_encoded(request, encoded).await;
         waiting.result = result(&outcome);
         if let (Some(kind), Ok(_)) = (kind, &outcome) {
             let handled = self.metrics.event_handling.with_label_values(&[WIDGET, kind]);

@@ -18,8 +18,10 @@ const CLUSTERS_TOLD_APART_MAX: usize = 100;
 /// Runs until the node ends.
 pub(crate) async fn count(node: Node, metrics: Arc<Metrics>) {
     let mut counting = Counting { metrics, told_apart: BTreeSet::new() };
+    // What was applied before this process began is applied once more now, and is no news.
+    let before = LogIndex(node.journal().last_index().unwrap_or_default());
     loop {
-        let from = LogIndex(node.latest().applied().0 + 1);
+        let from = LogIndex(node.latest().applied().max(before).0 + 1);
         let Ok(mut feed) = node.follow(from) else { return };
         loop {
             match feed.next().await {

@@ -163,7 +163,7 @@ fn settle(state: &mut State, so_far: &mut SoFar, place: u32, request: &Request) 
         Err(refused) => Err(refused),
     });
     if let Some((id, payload)) = remember_as {
-        state.requests.remember(id, Remembered { payload, receipt: receipt.clone() });
+        state.requests.remember(id, Remembered::new(payload, &receipt));
     }
     receipt
 }

@@ -53,7 +53,7 @@ impl Encoder {
         Self { bytes: format.to_le_bytes().to_vec() }
     }
 
-    /// For bytes that only a hash will see.
+    /// For bytes that only a hash will see, or that become a part of others.
     pub(crate) fn bare() -> Self {
         Self { bytes: Vec::new() }
     }
@@ -61,6 +61,11 @@ impl Encoder {
     pub(crate) fn put<T: Serialize + ?Sized>(&mut self, value: &T) {
         encode_into_std_write(value, &mut self.bytes, standard())
             .expect("a value of ours always has an encoding, and memory takes all bytes");
+    }
+
+    /// What another encoder made of a value.
+    pub(crate) fn put_encoded(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
     }
 
     /// A frame: kind (u16), length of the body (u32), body.
@@ -93,6 +98,11 @@ impl<'a> Decoder<'a> {
             found if found == known => Ok(Self { what, rest }),
             found => Err(DecodeError::UnknownFormat { what, found, known }),
         }
+    }
+
+    /// Of what began with [`Encoder::bare`].
+    pub(crate) fn bare(what: &'static str, bytes: &'a [u8]) -> Self {
+        Self { what, rest: bytes }
     }
 
     pub(crate) fn take<T: Deserialize<'a>>(&mut self) -> Result<T, DecodeError> {

@@ -3,22 +3,43 @@
 //! Ids sort by the time at which they were made, so the oldest are the first rows. What is forgotten lies below a floor,
 //! and an id below the floor is refused: it may have been done, so doing it now could be the second time.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
+use crate::encoding::{Decoder, Encoder};
 use crate::table::Table;
-use crate::{Hash, Receipt, Rejection, RequestId, Span, Time};
+use crate::{Blob, DecodeError, Hash, Receipt, Rejection, RequestId, Span, Time};
 
 /// How much one entry forgets at most, beyond what it added. A window that was cut short, or a long silence, would else
 /// make one entry drop the whole table while everybody waits; the floor already keeps the rest from being used.
 const FORGOTTEN_PER_ENTRY_MAX: usize = 1_000;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Remembered {
-    /// Of the first request under this id: see [`crate::Request`].
-    pub(crate) payload: Hash,
-    pub(crate) receipt: Receipt,
+/// What the first request under an id was, and its answer. As the bytes that a snapshot has of it: most answers are never asked
+/// for again, and that of a large transaction takes a tenth of what it would take in pieces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Remembered(Blob);
+
+impl Remembered {
+    /// `payload` is that of the request: see [`crate::Request`].
+    pub(crate) fn new(payload: Hash, receipt: &Receipt) -> Self {
+        let mut out = Encoder::bare();
+        out.put(&payload);
+        out.put(receipt);
+        Self(out.into_bytes().into())
+    }
+
+    /// Of a row of a snapshot.
+    pub(crate) fn read(row: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        Ok(Self::new(row.take()?, &row.take()?))
+    }
+
+    pub(crate) fn write(&self, row: &mut Encoder) {
+        row.put_encoded(self.0.as_slice());
+    }
+
+    fn parts(&self) -> (Hash, Receipt) {
+        let mut from = Decoder::bare("remembered request", self.0.as_slice());
+        from.take().expect("it was encoded by this very process")
+    }
 }
 
 /// A bound on ids, not on times: of many ids made in one millisecond, only those that had to go are below it.
@@ -51,7 +72,7 @@ impl Default for Floor {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Requests {
-    remembered: Table<RequestId, Arc<Remembered>>,
+    remembered: Table<RequestId, Remembered>,
     /// Ids below are forgotten, or will be. It never goes back, even if the window is made longer again.
     floor: Floor,
 }
@@ -66,7 +87,7 @@ impl Requests {
     }
 
     pub(crate) fn rows(&self) -> impl Iterator<Item = (RequestId, &Remembered)> {
-        self.remembered.iter().map(|(id, row)| (*id, row.as_ref()))
+        self.remembered.iter().map(|(id, row)| (*id, row))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -96,15 +117,15 @@ impl Requests {
         if made_at > now + window {
             return Err(Rejection::RequestFromFuture { id, made_at, now, window });
         }
-        match self.remembered.get(&id) {
+        match self.remembered.get(&id).map(Remembered::parts) {
             None => Ok(None),
-            Some(first) if first.payload == payload => Ok(Some(Receipt { repeated: true, ..first.receipt.clone() })),
-            Some(first) => Err(Rejection::RequestIdReused { id, index: first.receipt.index }),
+            Some((first, receipt)) if first == payload => Ok(Some(Receipt { repeated: true, ..receipt })),
+            Some((_, receipt)) => Err(Rejection::RequestIdReused { id, index: receipt.index }),
         }
     }
 
     pub(crate) fn remember(&mut self, id: RequestId, remembered: Remembered) {
-        self.remembered.insert(id, Arc::new(remembered));
+        self.remembered.insert(id, remembered);
     }
 
     /// Forgets what is older than the window, and the oldest of what is too many. `added` is how many requests the entry had.

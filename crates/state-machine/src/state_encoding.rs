@@ -98,8 +98,11 @@ impl State {
                 row(&mut out, table::STAGING_CHUNK, &chunk);
             }
         }
-        for request in self.requests.rows().filter(|_| !Mutant::SnapshotWithoutRequests.is_on()) {
-            row(&mut out, table::REQUEST, &request);
+        for (id, remembered) in self.requests.rows().filter(|_| !Mutant::SnapshotWithoutRequests.is_on()) {
+            out.frame(table::REQUEST, |row| {
+                row.put(&id);
+                remembered.write(row);
+            });
         }
         scaling::write(self, &mut out);
         out.into_bytes()
@@ -148,7 +151,7 @@ impl Reading {
             table::SIGNAL => self.signal(row.take()?),
             table::STAGING => self.staging(row.take()?),
             table::STAGING_CHUNK => self.chunk(row.take()?),
-            table::REQUEST => self.request(row.take()?),
+            table::REQUEST => self.request(row),
             other => scaling::read(&mut self.state, &mut self.scaling, other, row),
         }
     }
@@ -248,7 +251,8 @@ impl Reading {
         Ok(())
     }
 
-    fn request(&mut self, (id, remembered): (RequestId, Remembered)) -> Result<(), DecodeError> {
+    fn request(&mut self, row: &mut Decoder<'_>) -> Result<(), DecodeError> {
+        let (id, remembered) = (row.take::<RequestId>()?, Remembered::read(row)?);
         let ascending = self.state.requests.latest().is_none_or(|last| last < id);
         check(ascending, || format!("request {id} is out of place"))?;
         self.state.requests.remember(id, remembered);

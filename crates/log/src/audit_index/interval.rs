@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use super::INTERVAL;
 use crate::journal::JournalRecord;
 
-/// Which records of an interval: a bit for each.
+/// Which records of an interval: a bit for each. A place in an interval is a byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bits([u64; (INTERVAL / 64) as usize]);
 
 impl Bits {
-    pub(super) const BYTES: usize = (INTERVAL / 8) as usize;
+    const BYTES: usize = (INTERVAL / 8) as usize;
 
     pub(super) fn set(&mut self, index: u64) {
         let place = index % INTERVAL;
@@ -22,28 +22,38 @@ impl Bits {
         }
     }
 
+    /// Most keys are in one record of an interval: then a byte says which. As many as take up less room than the bits do are
+    /// listed so, in their order.
     pub(super) fn encode(&self) -> Vec<u8> {
-        self.0.iter().flat_map(|word| word.to_be_bytes()).collect()
+        let count: u32 = self.0.iter().map(|word| word.count_ones()).sum();
+        if count as usize >= Self::BYTES {
+            return self.0.iter().flat_map(|word| word.to_be_bytes()).collect();
+        }
+        (0..=u8::MAX).filter(|place| self.has(*place)).collect()
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut bits = Self::default();
-        let words = bytes.as_chunks::<8>();
-        if bytes.len() != Self::BYTES || !words.1.is_empty() {
-            return None;
+        if bytes.len() == Self::BYTES {
+            for (word, bytes) in bits.0.iter_mut().zip(bytes.as_chunks::<8>().0) {
+                *word = u64::from_be_bytes(*bytes);
+            }
+            return Some(bits);
         }
-        for (word, bytes) in bits.0.iter_mut().zip(words.0) {
-            *word = u64::from_be_bytes(*bytes);
+        for place in bytes {
+            bits.set(u64::from(*place));
         }
-        Some(bits)
+        (bits.encode() == bytes).then_some(bits)
+    }
+
+    fn has(self, place: u8) -> bool {
+        self.0.get(usize::from(place / 64)).is_some_and(|word| word >> (place % 64) & 1 == 1)
     }
 
     /// Newest first.
     pub(super) fn indexes(self, interval: u64) -> impl Iterator<Item = u64> {
-        let places = (0..INTERVAL).rev();
-        let has =
-            move |place: &u64| self.0.get((place / 64) as usize).is_some_and(|word| word >> (place % 64) & 1 == 1);
-        places.filter(has).map(move |place| interval * INTERVAL + place)
+        let places = (0..=u8::MAX).rev().filter(move |place| self.has(*place));
+        places.map(move |place| interval * INTERVAL + u64::from(place))
     }
 }
 
@@ -94,7 +104,14 @@ mod tests {
         }
         assert_eq!(Bits::decode(&bits.encode()), Some(bits));
         assert_eq!(bits.indexes(2).collect::<Vec<_>>(), [767, 576, 575, 512]);
-        assert_eq!(Bits::decode(&[0; 31]), None);
-        assert_eq!(Bits::decode(&[0; 33]), None);
+        assert_eq!(bits.encode(), [0, 63, 64, 255]);
+        for index in 0..40 {
+            bits.set(index);
+            assert_eq!(Bits::decode(&bits.encode()), Some(bits));
+        }
+        assert_eq!(bits.encode().len(), Bits::BYTES, "with so many, the bits themselves are shorter");
+        for damaged in [&[0; 31][..], &[0; 33], &[7, 3], &[3, 3]] {
+            assert_eq!(Bits::decode(damaged), None, "{damaged:?}");
+        }
     }
 }

@@ -121,7 +121,7 @@ impl Default for WalOptions {
             segment_bytes: 16 << 20,
             threading: Threading::Thread,
             pace: None,
-            cache_bytes: 32 << 20,
+            cache_bytes: 8 << 20,
             observer: None,
             expect_existing: false,
         }

@@ -191,7 +191,9 @@ impl raft_server::Raft for RaftService {
         self.addressed(envelope)?;
         let asked = StateMachineRequest::decode(&request)
             .map_err(|error| self.refuse(&Malformed::wrong("request", error.to_string())))?;
-        let outcome = self.inner.propose_here(asked, request.len()).await;
+        // The leader's own bytes go into the log, and not those of whoever asked.
+        let encoded = asked.encode().into();
+        let outcome = self.inner.propose_here(asked, encoded).await;
         Ok(Response::new(forward::answer_out(outcome)))
     }
 

@@ -24,6 +24,7 @@ use super::{Storage, io_error, membership_record};
 use crate::clock::Clock;
 use crate::errors::StopReason;
 use crate::observer::NodeObserver;
+use crate::packed::Packed;
 use crate::stop::StopSignal;
 use crate::types::{Entry, EntryPayload, LogId, Payload, Receipts, SnapshotMeta, StoredMembership, Types, position};
 
@@ -37,6 +38,7 @@ pub(crate) struct Surroundings {
     pub(crate) group: String,
     pub(crate) storage: Storage,
     pub(crate) published: Arc<Published>,
+    pub(crate) packed: Arc<Packed>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) observer: Arc<dyn NodeObserver>,
     pub(crate) stop: StopSignal,
@@ -103,7 +105,9 @@ impl Machine {
             }
             EntryPayload::Normal(Payload(bytes)) => {
                 // A committed entry that cannot be read stops the node: skipping it would be a guess.
-                let sealed = Sealed::open(&bytes[..])
+                let packed_here = self.around.packed.take(bytes);
+                let sealed = packed_here
+                    .map_or_else(|| Sealed::open(&bytes[..]), Ok)
                     .map_err(|error| io::Error::other(format!("committed entry {index} cannot be read: {error}")))?;
                 let applied = self.caught(index, |state| state_machine::apply(state, index, &sealed))?;
                 let keys = applied.index_keys(&sealed);

@@ -77,6 +77,7 @@ where
             group: "suite".to_owned(),
             storage,
             published: Arc::new(Published::default()),
+            packed: Arc::default(),
             clock: Arc::new(SystemClock),
             observer: Arc::new(NoObserver),
             stop: StopSignal::default(),

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 
+use bytes::Bytes;
 use futures::{FutureExt as _, Stream};
 use loadline_api::v1::signals_server::Signals;
 use loadline_api::v1::{ReportSignalsRequest, ReportSignalsResponse};
@@ -39,27 +40,29 @@ impl SignalsService {
 
     /// All of the reports or none of them, in their order. One answer for each.
     async fn record(&self, actor: Actor, reports: Vec<Command>) -> Result<Vec<ReportSignalsResponse>, Status> {
-        self.try_record(actor, reports).await.map_err(|(_, status)| status)
+        self.try_record(actor, reports).await.map_err(|not_recorded| not_recorded.status)
     }
 
-    /// With an error: how many of the reports, from the first one on, are not to blame.
-    async fn try_record(
-        &self,
-        actor: Actor,
-        reports: Vec<Command>,
-    ) -> Result<Vec<ReportSignalsResponse>, (usize, Status)> {
+    async fn try_record(&self, actor: Actor, reports: Vec<Command>) -> Result<Vec<ReportSignalsResponse>, NotRecorded> {
         let count = reports.len();
+        let not_recorded = |status| NotRecorded { innocent: Vec::new(), status };
         // No request id: collector and sequence say whether it was heard before.
         let asked = Asked { actor, request_id: None, commands: reports };
-        let receipt = self.proposals.propose(asked).await.map_err(|error| (0, errors::propose(&error)))?;
-        let done =
-            receipt.result.map_err(|refused| (refused.ordinal as usize, errors::rejected_field(&refused.rejection)))?;
+        let encoded = Bytes::from(asked.encode());
+        let proposed = self.proposals.propose_encoded(asked, encoded.clone()).await;
+        let receipt = proposed.map_err(|error| not_recorded(errors::propose(&error)))?;
+        let done = receipt.result.map_err(|refused| {
+            // Hardly any is refused, so it is read once more here, and not copied everywhere.
+            let mut innocent = Asked::decode(&encoded).map_or_else(|_| Vec::new(), |asked| asked.commands);
+            innocent.truncate(refused.ordinal as usize);
+            NotRecorded { innocent, status: errors::rejected_field(&refused.rejection) }
+        })?;
         let answers = done.iter().filter_map(|done| match &done.answer {
             Said::Reported(said) => Some(report_response(said, receipt.index)),
             _ => None,
         });
         let answers: Vec<ReportSignalsResponse> = answers.collect();
-        if answers.len() == count { Ok(answers) } else { Err((0, not_answered())) }
+        if answers.len() == count { Ok(answers) } else { Err(not_recorded(not_answered())) }
     }
 
     /// Records what one stream brought together, and says what to answer, in order; an error is the last answer.
@@ -82,13 +85,12 @@ impl SignalsService {
         }
         let mut answered = Vec::new();
         if !reports.is_empty() {
-            match self.try_record(actor.clone(), reports.clone()).await {
+            match self.try_record(actor.clone(), reports).await {
                 Ok(answers) => answered = answers,
-                Err((0, status)) => ends_with = Some(status),
-                Err((innocent, status)) => {
+                Err(NotRecorded { innocent, status }) if innocent.is_empty() => ends_with = Some(status),
+                Err(NotRecorded { innocent, status }) => {
                     // Those before the one that was refused are recorded, as if each had come by itself.
-                    reports.truncate(innocent);
-                    match self.record(actor.clone(), reports).await {
+                    match self.record(actor.clone(), innocent).await {
                         Ok(answers) => (answered, ends_with) = (answers, Some(status)),
                         Err(status) => ends_with = Some(status),
                     }
@@ -99,6 +101,12 @@ impl SignalsService {
         answers.extend(ends_with.map(Err));
         answers
     }
+}
+
+/// Why reports were not recorded, and those of them, from the first one on, that are not to blame.
+struct NotRecorded {
+    innocent: Vec<Command>,
+    status: Status,
 }
 
 type Answers = VecDeque<Result<ReportSignalsResponse, Status>>;
