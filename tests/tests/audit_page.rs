@@ -46,6 +46,11 @@ impl Home {
         }
         home.must(&["--actor", "ada", "pause", "demo", "--reason", "audit"])?;
         home.must(&["--actor", "ada", "resume", "demo"])?;
+        // The page looks back, and what it looks for has to be there by then.
+        while !home.run(&["explain", "cluster/demo", "--at", "1s ago"])?.status.success() {
+            ensure!(std::time::Instant::now() < until, "the demo was never there a second ago");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
         Ok(home)
     }
 

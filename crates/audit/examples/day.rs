@@ -86,7 +86,7 @@ fn make(folder: &Path, entries: u64, clusters: u32) -> Done<String> {
     let journal = Journal::open(disk, JournalOptions::default())?;
     let mut day = Day::new(clusters, 1);
     for _ in 0..entries {
-        journal.append(day.next())?;
+        journal.append(day.record())?;
     }
     journal.close()?;
     Ok(day.state().hash().to_string())

@@ -83,7 +83,7 @@ impl Day {
     }
 
     /// The next entry, applied.
-    pub fn next(&mut self) -> JournalRecord {
+    pub fn record(&mut self) -> JournalRecord {
         let index = LogIndex(self.state.applied().0 + 1);
         // A day of a million entries has some 86 ms for each.
         self.now = self.now + Span::from_millis(20 + self.chance.below(130));
@@ -339,7 +339,7 @@ mod tests {
             let mut day = Day::new(30, seed);
             let mut kinds: BTreeMap<&'static str, u64> = BTreeMap::new();
             for _ in 0..6_000 {
-                let record = day.next();
+                let record = day.record();
                 for event in loadline_state_machine::decode_events(&record.events).unwrap() {
                     *kinds.entry(event.kind_name()).or_default() += 1;
                 }

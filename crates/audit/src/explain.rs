@@ -75,6 +75,7 @@ impl Facts {
         Facts { subject: subject.to_string(), all: Vec::new() }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "names, ids and codes are written alike")]
     fn add(&mut self, topic: &'static str, name: impl ToString, text: impl Into<String>, origin: Origin) -> &mut Fact {
         let Origin { index, at, who } = origin;
         let (name, text) = (name.to_string(), text.into());

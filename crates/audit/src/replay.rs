@@ -155,9 +155,9 @@ fn read_into(source: &dyn Source, first: u64, to: Moment, parts: &SyncSender<Par
     loop {
         let part = part(source, next, to);
         let last = part.as_ref().ok().and_then(|part| part.last()).map(|(record, _)| record.index);
-        let failed = part.is_err();
+        let over = matches!(&part, Ok(part) if part.is_empty());
         // Nobody listens any more after an entry that differs.
-        if (last.is_some() || failed) && parts.send(part).is_err() || failed {
+        if over || parts.send(part).is_err() {
             return;
         }
         match last {

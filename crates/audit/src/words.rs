@@ -328,17 +328,17 @@ mod tests {
         ];
         let request = Request { actor: Actor::new("alice", "test"), request_id: None, commands };
         let sealed = Sealed::seal(Entry { stamped_at: Time::from_millis(1_000), requests: vec![request] });
-        let applied = apply(&mut state, LogIndex(7), &sealed);
+        let applied = apply(&mut state, LogIndex(1), &sealed);
         let said: Vec<String> = applied.events.iter().map(|event| words(event, &state)).collect();
         assert_eq!(
             said,
             [
                 "size 25cc created: rank 10, 2 slots, 250000 millionths an hour",
-                "cluster demo created as c7.1",
+                "cluster demo created as c1.1",
                 "demo paused: moving",
                 "setting enable_auto_scaling set to false",
             ]
         );
-        assert_eq!(words(&applied.events[2], &NoNames), "c7.1 paused: moving");
+        assert_eq!(words(&applied.events[2], &NoNames), "c1.1 paused: moving");
     }
 }

@@ -1,5 +1,7 @@
 //! What changed between two moments, and who did it.
 
+#![allow(clippy::unwrap_used, reason = "all of this is a test, its helpers too")]
+
 mod world;
 
 use loadline_audit::diff::{DiffError, Difference, What, diff};

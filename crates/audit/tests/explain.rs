@@ -1,5 +1,7 @@
 //! Why something is as it is, with where each part of the answer comes from.
 
+#![allow(clippy::unwrap_used, reason = "all of this is a test, its helpers too")]
+
 mod world;
 
 use std::collections::BTreeMap;

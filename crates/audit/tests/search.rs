@@ -1,5 +1,7 @@
 //! Looking for what somebody did, or what happened to a cluster.
 
+#![allow(clippy::unwrap_used, reason = "all of this is a test, its helpers too")]
+
 mod world;
 
 use loadline_audit::search::{Found, Kind, Wanted, search};

@@ -1,5 +1,7 @@
 //! The past as a SQLite file: what stands in it is what SQL would have shown at that moment, and everything before.
 
+#![allow(clippy::unwrap_used, reason = "all of this is a test, its helpers too")]
+
 mod world;
 
 use loadline_audit::sqlite::{About, write};

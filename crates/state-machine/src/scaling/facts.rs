@@ -79,6 +79,7 @@ pub struct Said {
 }
 
 impl Said {
+    #[expect(clippy::needless_pass_by_value, reason = "names, ids and codes are written alike")]
     pub(super) fn new(topic: Topic, name: impl ToString, text: impl Into<String>) -> Self {
         let depth = usize::from(topic.heading().is_some());
         Self { topic, name: name.to_string(), text: text.into(), depth }

@@ -75,6 +75,7 @@ pub(super) fn at_rest(
     show(&rows, more, last, format, console)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 fn failed(error: TrailError) -> Failed {
     Failed::new(Exit::Failure, with_causes(&error))
 }

@@ -51,7 +51,7 @@ pub(crate) async fn running(args: &VerifyArgs, session: Session<'_>) -> Result<(
                 return Err(Failed::new(Exit::NotFound, format!("there is no node {name}")));
             };
             let options = Options::clone(session.client.options());
-            let endpoints = Endpoints::parse(&[view.endpoint.clone()])?;
+            let endpoints = Endpoints::parse(std::slice::from_ref(&view.endpoint))?;
             (Client::connect(endpoints, options), view.public_key.clone())
         }
     };
