@@ -321,10 +321,10 @@ mod tests {
     fn an_event_says_what_happened_under_the_names_that_are_known() {
         let mut state = State::new();
         let commands = vec![
+            Command::SetSetting { name: "enable_auto_scaling".into(), value: "true".into(), etag: None },
             Command::CreateSize { name: "25cc".into(), rank: None, slots: 2, price_micros_per_hour: 250_000 },
             Command::CreateCluster { name: "demo".into() },
             Command::PauseCluster { cluster: "demo".into(), reason: "moving".into(), expires_in: None },
-            Command::SetSetting { name: "enable_auto_scaling".into(), value: "false".into(), etag: None },
         ];
         let request = Request { actor: Actor::new("alice", "test"), request_id: None, commands };
         let sealed = Sealed::seal(Entry { stamped_at: Time::from_millis(1_000), requests: vec![request] });
@@ -333,12 +333,12 @@ mod tests {
         assert_eq!(
             said,
             [
+                "setting enable_auto_scaling set to true",
                 "size 25cc created: rank 10, 2 slots, 250000 millionths an hour",
-                "cluster demo created as c1.1",
+                "cluster demo created as c1.2",
                 "demo paused: moving",
-                "setting enable_auto_scaling set to false",
             ]
         );
-        assert_eq!(words(&applied.events[2], &NoNames), "c1.1 paused: moving");
+        assert_eq!(words(&applied.events[3], &NoNames), "c1.2 paused: moving");
     }
 }

@@ -112,12 +112,14 @@ async fn found(node: &Node, request: v1::SearchHistoryRequest) -> Vec<(String, S
 #[tokio::test(flavor = "multi_thread")]
 async fn history_is_found_by_cluster_kind_and_time_and_conditions_intersect() {
     let node = Node::alone().await;
+    node.admin().set_setting(set("enable_auto_scaling", "true")).await.unwrap();
     for name in ["a", "b", "c"] {
         node.admin().create_cluster(create_cluster(name)).await.unwrap();
     }
     let pause = |cluster: &str| v1::PauseClusterRequest {
         options: options(),
         cluster: cluster.to_owned(),
+        reason: "moving".to_owned(),
         ..Default::default()
     };
     let mut scaling = ScalingClient::new(node.channel.clone());
@@ -152,6 +154,7 @@ async fn history_is_found_by_cluster_kind_and_time_and_conditions_intersect() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_explained_as_it_was_at_a_moment_of_the_past() {
     let node = Node::alone().await;
+    node.admin().set_setting(set("enable_auto_scaling", "true")).await.unwrap();
     let created = node.admin().create_cluster(create_cluster("demo")).await.unwrap().into_inner().revision;
     let mut scaling = ScalingClient::new(node.channel.clone());
     let pause = v1::PauseClusterRequest {
