@@ -6,13 +6,15 @@ use std::fmt::Write as _;
 
 pub(crate) const BLUE: &str = "#1f6feb";
 pub(crate) const ORANGE: &str = "#d1661f";
-pub(crate) const GREY: &str = "#6e7781";
+pub(crate) const GREY: &str = "#c0c7cf";
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stroke {
     pub(crate) colour: &'static str,
     pub(crate) dashed: bool,
+    /// Of the line; a wide one is seen under others that go the same way.
+    pub(crate) width: u8,
 }
 
 impl Stroke {
@@ -34,9 +36,10 @@ pub(crate) fn polyline(svg: &mut String, points: &[(f64, f64)], stroke: Stroke) 
     let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     let _ = writeln!(
         svg,
-        "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"{}/>",
+        "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\"{}/>",
         points.join(" "),
         stroke.colour,
+        stroke.width,
         stroke.dash()
     );
 }
@@ -45,12 +48,13 @@ pub(crate) fn polyline(svg: &mut String, points: &[(f64, f64)], stroke: Stroke) 
 pub(crate) fn legend(svg: &mut String, x: f64, y: f64, label: &str, stroke: Stroke) {
     let _ = writeln!(
         svg,
-        "<line x1=\"{x}\" x2=\"{}\" y1=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"2\"{}/>\
+        "<line x1=\"{x}\" x2=\"{}\" y1=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"{}\"{}/>\
          <text x=\"{}\" y=\"{y}\" font-size=\"10\">{}</text>",
         x + 14.0,
         y - 4.0,
         y - 4.0,
         stroke.colour,
+        stroke.width,
         stroke.dash(),
         x + 18.0,
         escaped(label)

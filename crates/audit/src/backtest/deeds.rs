@@ -45,6 +45,16 @@ impl fmt::Display for What {
     }
 }
 
+impl What {
+    fn of(decision: &Decision) -> What {
+        What::Decided {
+            desired: decision.desired.clone(),
+            conclusion: decision.conclusion.code(),
+            brakes: decision.brakes.iter().map(|held| held.brake).collect(),
+        }
+    }
+}
+
 impl Deed {
     pub(super) fn is_call(&self) -> bool {
         matches!(self.what, What::Called { .. })
@@ -57,8 +67,32 @@ impl Deed {
     }
 }
 
+/// What was decided last about each cluster: the same again, for another reason, is no deed.
+#[derive(Debug)]
+pub(super) struct Decided {
+    /// Before anything of the run.
+    fork: State,
+    last: BTreeMap<ClusterId, What>,
+}
+
+impl Decided {
+    pub(super) fn at(fork: &State) -> Decided {
+        Decided { fork: fork.clone(), last: BTreeMap::new() }
+    }
+
+    fn is_news(&mut self, decision: &Decision, what: &What) -> bool {
+        let id = decision.cluster;
+        let before = || self.fork.decision_by_id(id).map(|decision| What::of(&decision));
+        let news = self.last.get(&id).cloned().or_else(before).as_ref() != Some(what);
+        if news {
+            self.last.insert(id, what.clone());
+        }
+        news
+    }
+}
+
 /// What these events say that the run did.
-pub(super) fn deeds_of(state: &State, index: u64, at: Time, events: &[Event]) -> Vec<Deed> {
+pub(super) fn deeds_of(state: &State, index: u64, at: Time, events: &[Event], decided: &mut Decided) -> Vec<Deed> {
     let deed = |cluster: ClusterId, what, why| {
         let name = state.cluster_by_id(cluster).map_or_else(|| cluster.to_string(), |it| it.name.clone());
         Deed { at, index, cluster, name, what, why }
@@ -67,12 +101,10 @@ pub(super) fn deeds_of(state: &State, index: u64, at: Time, events: &[Event]) ->
     for event in events {
         match event {
             Event::DecisionMade { decision } => {
-                let what = What::Decided {
-                    desired: decision.desired.clone(),
-                    conclusion: decision.conclusion.code(),
-                    brakes: decision.brakes.iter().map(|held| held.brake).collect(),
-                };
-                deeds.push(deed(decision.cluster, what, why(decision)));
+                let what = What::of(decision);
+                if decided.is_news(decision, &what) {
+                    deeds.push(deed(decision.cluster, what, why(decision)));
+                }
             }
             Event::ActionClaimed { action } if action.attempt == 1 => {
                 let what = What::Called {

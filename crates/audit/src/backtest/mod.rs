@@ -38,9 +38,9 @@ pub use report::{Backtest, ChangeEffect, ClusterLines, Fidelity, Lines, RunLines
 pub use tally::Figures;
 
 use crate::change::{Change, ChangeError};
-use crate::replay::{Moment, ReplayError, Start, Step, replay};
+use crate::replay::{Moment, ReplayError, Start, Step, begin, replay};
 use crate::source::{Source, SourceError};
-use deeds::{Deed, InOrder, InTime, Side, deeds_of};
+use deeds::{Decided, Deed, InOrder, InTime, Side, deeds_of};
 use given::{Given, Givens};
 use learned::Learned;
 use model::Model;
@@ -117,9 +117,9 @@ pub fn backtest(
 
     let before = window.first.saturating_sub(1);
     let mut learned = Learned::default();
-    let start = Start::Snapshot { not_after: before };
-    let from = source.start(before)?.map_or(0, |state| state.applied().0);
-    let fork = replay(source, start, Moment::Index(before), |step| {
+    let start = begin(source, Start::Snapshot { not_after: before })?;
+    let from = start.applied().0;
+    let fork = replay(source, Start::From(Box::new(start)), Moment::Index(before), |step| {
         told(Phase::Replaying, step.record.index - from, before - from);
         learned.note(step.entry, step.applied);
     })?
@@ -161,7 +161,21 @@ struct Stretch {
 fn window(source: &dyn Source, trial: &Trial) -> Result<Stretch, BacktestError> {
     let range = source.range().ok_or(BacktestError::Empty)?;
     let (first, last) = (*range.start(), *range.end());
-    let (first_at, last_at) = (time_of(source, first)?, time_of(source, last)?);
+    // The first entry that is such; times never go back.
+    let entry_at = |such: &dyn Fn(Time) -> bool| -> Result<u64, BacktestError> {
+        let (mut low, mut high) = (first, last + 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if such(time_of(source, middle)?) { high = middle } else { low = middle + 1 }
+        }
+        Ok(low)
+    };
+    // What comes before the first leader has spoken has no time.
+    let timed = entry_at(&|at| at > Time::default())?;
+    if timed > last {
+        return Err(BacktestError::Empty);
+    }
+    let (first_at, last_at) = (time_of(source, timed)?, time_of(source, last)?);
     let to = match trial.until {
         Bound::Open => last_at,
         Bound::At(at) => at.min(last_at),
@@ -176,15 +190,6 @@ fn window(source: &dyn Source, trial: &Trial) -> Result<Stretch, BacktestError> 
     if from >= to {
         return Err(empty());
     }
-    // The first entry that is not before a moment.
-    let entry_at = |such: &dyn Fn(Time) -> bool| -> Result<u64, BacktestError> {
-        let (mut low, mut high) = (first, last + 1);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if such(time_of(source, middle)?) { high = middle } else { low = middle + 1 }
-        }
-        Ok(low)
-    };
     let begins = entry_at(&|at| at >= from)?;
     let ends = entry_at(&|at| at > to)? - 1;
     if ends < begins {
@@ -208,6 +213,7 @@ struct Runs<'a> {
     learned: Arc<Learned>,
     givens: Givens,
     recorded: Tally,
+    decided: Decided,
     unchanged: Model,
     /// Nothing if nothing is changed.
     changed: Option<Model>,
@@ -248,6 +254,7 @@ impl Runs<'_> {
             fork: fork.clone(),
             givens: Givens::of(fork),
             recorded: Tally::begin(fork, span),
+            decided: Decided::at(fork),
             unchanged,
             changed,
             refused,
@@ -263,7 +270,8 @@ impl Runs<'_> {
     fn step(&mut self, step: &Step<'_>) -> Result<(), BacktestError> {
         let given = self.givens.take(step)?;
         self.recorded.note(step.state, step.applied.time, &step.applied.events);
-        let recorded = deeds_of(step.state, step.record.index, step.applied.time, &step.applied.events);
+        let (index, at) = (step.record.index, step.applied.time);
+        let recorded = deeds_of(step.state, index, at, &step.applied.events, &mut self.decided);
         self.unchanged.feed(&given);
         if let Some(changed) = &mut self.changed {
             changed.feed(&given);
@@ -271,7 +279,7 @@ impl Runs<'_> {
         if self.refused.is_some() && given.asks() {
             self.try_again(&given);
         }
-        self.compare(&recorded, step.applied.time);
+        self.compare(&recorded, at);
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use loadline_state_machine::{
     LogIndex, Observation, Receipt, Request, Sealed, Seen, Span, State, TargetName, Time, apply,
 };
 
-use super::deeds::{Deed, deeds_of};
+use super::deeds::{Decided, Deed, deeds_of};
 use super::given::{Answer, Befell, Given, Item, Sight, replica_of};
 use super::learned::Learned;
 use super::tally::Tally;
@@ -43,6 +43,7 @@ pub(super) struct Model {
     pub(super) tally: Tally,
     /// Since they were taken last.
     deeds: Vec<Deed>,
+    decided: Decided,
     /// The last entry of the record that was fed.
     recorded: u64,
     /// What was there before is under the same id in every run.
@@ -65,6 +66,7 @@ impl Model {
             world: World::begin(Arc::clone(learned), state),
             tally: Tally::begin(state, window),
             deeds: Vec::new(),
+            decided: Decided::at(state),
             recorded: state.applied().0,
             forked_at: state.applied(),
             made: BTreeMap::new(),
@@ -150,7 +152,7 @@ impl Model {
         let applied = apply(&mut self.state, index, &sealed);
         self.world.notice(&self.state, said, &applied.receipts, &applied.events);
         self.tally.note(&self.state, applied.time, &applied.events);
-        self.deeds.extend(deeds_of(&self.state, self.recorded, applied.time, &applied.events));
+        self.deeds.extend(deeds_of(&self.state, self.recorded, applied.time, &applied.events, &mut self.decided));
         let asked = |event: &Event| matches!(event, Event::ActionPlanned { action } if awaits(action.status));
         if !self.answers.is_empty() && applied.events.iter().any(asked) {
             let answers = self.answer_what_is_asked();

@@ -28,7 +28,7 @@ pub(super) fn draw(rows: &[Row]) -> Option<String> {
     }
     let line = |label, colour, dashed, whose: fn(&Row) -> Option<Figures>, figure: fn(Figures) -> f64| {
         let point = |row: &&Row| Some((whole(row.clients?), figure(whose(row)?)));
-        Line { label, stroke: Stroke { colour, dashed }, points: rows.iter().filter_map(point).collect() }
+        Line { label, stroke: Stroke { colour, dashed, width: 2 }, points: rows.iter().filter_map(point).collect() }
     };
     let ours = |row: &Row| row.figures;
     let etcd = |row: &Row| row.etcd;

@@ -14,9 +14,9 @@ const PANEL_HEIGHT: f64 = 130.0;
 const PANEL_EVERY: f64 = 190.0;
 const TOP: f64 = 60.0;
 
-const RECORDED: Stroke = Stroke { colour: GREY, dashed: false };
-const UNCHANGED: Stroke = Stroke { colour: BLUE, dashed: true };
-const CHANGED: Stroke = Stroke { colour: ORANGE, dashed: false };
+const RECORDED: Stroke = Stroke { colour: GREY, dashed: false, width: 7 };
+const UNCHANGED: Stroke = Stroke { colour: BLUE, dashed: false, width: 3 };
+const CHANGED: Stroke = Stroke { colour: ORANGE, dashed: true, width: 2 };
 
 struct Axis {
     from_ms: u64,
