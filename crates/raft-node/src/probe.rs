@@ -134,12 +134,12 @@ async fn round(inner: &Inner, running: &Running) {
         let (theirs, ours) = (reported(answer)?, state.hash_at(index)?);
         Some((index, ours, theirs == ours))
     };
-    let differs = answers.iter().find_map(|(_, answer)| compared(answer).filter(|(.., agrees)| !agrees));
+    let differs = answers.iter().find_map(|answer| compared(&answer.said).filter(|(.., agrees)| !agrees));
     let membership = running.membership();
     let this_node_votes = membership.voter_ids().any(|voter| voter == me);
     let others = || membership.voter_ids().filter(|voter| *voter != me);
-    let answer_of = |answers: &[(u64, wire::ProbeResponse)], voter: u64| {
-        answers.iter().find(|(id, _)| *id == voter).map(|(_, answer)| answer.clone())
+    let answer_of = |answers: &[Answer], voter: u64| {
+        answers.iter().find(|answer| answer.id == voter).map(|answer| answer.said.clone())
     };
 
     let Some((index, ours, _)) = differs else {
@@ -188,8 +188,17 @@ fn dispute(inner: &Inner, index: Option<LogIndex>) {
     inner.lease.set_suspended(index.is_some());
 }
 
+/// What one member said.
+#[derive(Debug)]
+struct Answer {
+    id: u64,
+    said: wire::ProbeResponse,
+    /// Judged when the answer came: the others may take as long as they like.
+    skew_ms: i64,
+}
+
 /// The answers of the members that gave one.
-async fn ask(inner: &Inner, running: &Running, hash_index: LogIndex) -> Vec<(u64, wire::ProbeResponse)> {
+async fn ask(inner: &Inner, running: &Running, hash_index: LogIndex) -> Vec<Answer> {
     questions(inner, running, hash_index).filter_map(std::future::ready).collect().await
 }
 
@@ -198,12 +207,13 @@ fn questions<'a>(
     inner: &'a Inner,
     running: &'a Running,
     hash_index: LogIndex,
-) -> FuturesUnordered<impl Future<Output = Option<(u64, wire::ProbeResponse)>> + 'a> {
+) -> FuturesUnordered<impl Future<Output = Option<Answer>> + 'a> {
     let ask_one = |(id, member): (u64, Member)| async move {
         let request = wire::ProbeRequest { envelope: Some(running.envelope(id)), hash_index: hash_index.0 };
-        let answer = inner.links.probe(&member.address, request).await.ok()?;
+        let said = inner.links.probe(&member.address, request).await.ok()?;
+        let skew_ms = said.wall_clock_ms.saturating_sub(i64::try_from(inner.clock.wall_ms()).unwrap_or(i64::MAX));
         // Another node may live at that address by now.
-        (answer.group == running.identity.group && answer.node_id == id).then_some((id, answer))
+        (said.group == running.identity.group && said.node_id == id).then_some(Answer { id, said, skew_ms })
     };
     let membership = running.membership();
     let others = membership.nodes().filter(|(id, _)| **id != running.identity.node_id);
@@ -227,27 +237,27 @@ pub(crate) async fn clocks(inner: &Inner, running: &Running) -> Vec<u64> {
             () = tokio::time::sleep_until(soon), if majority => None,
         };
         let Some(answer) = answer else { return clocks };
-        clocks.extend(answer.and_then(|(_, answer)| u64::try_from(answer.wall_clock_ms).ok()));
+        clocks.extend(answer.and_then(|answer| u64::try_from(answer.said.wall_clock_ms).ok()));
     }
 }
 
-fn note(inner: &Inner, answers: &[(u64, wire::ProbeResponse)]) {
-    let (at, wall_ms) = (inner.clock.boottime(), inner.clock.wall_ms());
+fn note(inner: &Inner, answers: &[Answer]) {
+    let at = inner.clock.boottime();
     let mut seen = inner.neighbours.lock();
     let before = std::mem::take(&mut *seen);
     let recently = |last: &Seen| at.saturating_sub(last.at) < inner.config.timing.probe_every * 10;
     // What a silent node said stays for a while: one lost answer does not mean that its disk has room again.
     *seen = before.clone().into_iter().filter(|(_, last)| recently(last)).collect();
-    for (id, answer) in answers {
-        let skew_ms = answer.wall_clock_ms.saturating_sub(i64::try_from(wall_ms).unwrap_or(i64::MAX));
+    for Answer { id, said, skew_ms } in answers {
+        let skew_ms = *skew_ms;
         let far = |skew: i64| Duration::from_millis(skew.unsigned_abs()) > SKEW_WORTH_A_WARNING;
         if far(skew_ms) && !before.get(id).is_some_and(|last| far(last.skew_ms)) {
             tracing::warn!(peer = id, skew_ms, "the clock of a peer is far from this node's");
         }
         inner.observer.clock_skew(*id, skew_ms);
-        let space = Space { free: answer.disk_free, reserve: answer.disk_reserve };
-        let disk_low = answer.disk_low.then_some(space);
-        seen.insert(*id, Seen { at, skew_ms, disk_low, rules_version_max: answer.rules_version_max });
+        let space = Space { free: said.disk_free, reserve: said.disk_reserve };
+        let disk_low = said.disk_low.then_some(space);
+        seen.insert(*id, Seen { at, skew_ms, disk_low, rules_version_max: said.rules_version_max });
     }
 }
 
