@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::{Group, create_cluster, eventually, expect_err, request};
 use loadline_raft_node::{Consistency, ProposeError, REQUEST_BYTES_MAX};
-use loadline_state_machine::{Command, LogIndex, NodeNumber, Rejection, RulesVersion, Time};
+use loadline_state_machine::{Command, LogIndex, NodeNumber, Rejection, Request, RulesVersion, Time};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_is_recorded_wherever_it_comes_in_and_read_back_everywhere() {
@@ -305,4 +305,25 @@ async fn a_node_that_ends_says_so_to_everybody_who_waits() {
     assert_eq!(expect_err(waiting.await.unwrap()), loadline_raft_node::FeedError::ShuttingDown);
     assert_eq!(expect_err(node.propose(create_cluster("demo")).await), ProposeError::ShuttingDown);
     assert_eq!(node.hash_at(LogIndex(1_000_000), Duration::from_secs(30)).await, None);
+}
+
+/// One entry looks at 256 clusters at most. With a tick an hour, the rest would wait for the whole night.
+#[tokio::test(flavor = "multi_thread")]
+async fn clusters_that_wait_to_be_looked_at_do_not_wait_for_the_next_tick() {
+    let mut group = Group::new(3);
+    for member in &mut group.members {
+        member.config.tick_every = Duration::from_secs(3_600);
+    }
+    let group = group.start_all().await;
+    let leader = &group.members[group.leader().await];
+    let set = Command::SetSetting { name: "enable_auto_scaling".to_owned(), value: "true".to_owned(), etag: None };
+    let create = |number: usize| Command::CreateCluster { name: format!("c{number}") };
+    let mut commands: Vec<Command> = (0..900).map(create).collect();
+    commands.push(set);
+    let receipt = leader.propose(Request { commands, ..request(Command::Tick) }).await.unwrap();
+    receipt.result.unwrap();
+    let looked_at = async || (!leader.node().latest().evaluations_wait()).then_some(());
+    eventually("a look at every cluster", looked_at).await;
+    // The first 256 with the entry itself, and three more entries for the rest.
+    assert!(leader.node().latest().applied().0 >= receipt.index.0 + 3);
 }

@@ -211,6 +211,26 @@ fn a_sweep_gets_through_while_deadlines_and_signals_keep_coming() {
 }
 
 #[test]
+fn who_is_touched_does_not_wait_behind_all_who_fall_due_at_once() {
+    let mut world = world(2_000);
+    one(&mut world, idle_suspend());
+    let idle = Seen::Activity { idle_for: Some(Span::from_secs(280)) };
+    for (sequence, from) in (1..).zip((0..2_000).step_by(200)) {
+        world.must(report(sequence, (from..from + 200).map(name), &idle));
+    }
+    while world.state.evaluations_wait() {
+        world.must(Command::Tick);
+    }
+    // All of them are idle for long enough at the same moment, and just then something is heard of the last one.
+    world.pass_time(Span::from_secs(21));
+    let last = world.state.cluster(&name(1_999)).expect("it is there").id;
+    let longer = Seen::Activity { idle_for: Some(Span::from_secs(400)) };
+    let applied = one(&mut world, report(11, std::iter::once(name(1_999)), &longer));
+    assert!(decided(&applied).contains(&last), "it is looked at with the entry that speaks of it");
+    assert!(world.state.evaluations_wait(), "while most of the others wait for the next ones");
+}
+
+#[test]
 fn rows_of_actions_are_shown_for_as_long_as_they_are_kept() {
     let mut world = world(1);
     world.must(set("auto_scaling_enabled", "false"));

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use loadline_state_machine::{Event, Hash, LogIndex, State, Time};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::types::{LogId, StoredMembership};
 
@@ -48,6 +48,7 @@ pub(crate) struct Published {
     view: ArcSwap<View>,
     recent: Mutex<Ring>,
     applied: watch::Sender<LogIndex>,
+    more_waits: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -58,7 +59,8 @@ struct Ring {
 
 impl Default for Published {
     fn default() -> Self {
-        Self { view: ArcSwap::default(), recent: Mutex::default(), applied: watch::Sender::new(LogIndex(0)) }
+        let applied = watch::Sender::new(LogIndex(0));
+        Self { view: ArcSwap::default(), recent: Mutex::default(), applied, more_waits: Notify::new() }
     }
 }
 
@@ -102,9 +104,17 @@ impl Published {
     }
 
     fn announce(&self, view: View) {
-        let applied = view.state.applied();
+        let (applied, more_waits) = (view.state.applied(), view.state.evaluations_wait());
         self.view.store(Arc::new(view));
         self.applied.send_replace(applied);
+        if more_waits {
+            self.more_waits.notify_one();
+        }
+    }
+
+    /// Returns when a state was published in which clusters wait to be looked at. For one caller.
+    pub(crate) async fn evaluations_wait(&self) {
+        self.more_waits.notified().await;
     }
 
     /// The entry at `index`, if it is still in memory.

@@ -2,7 +2,8 @@
 //!
 //! Once per entry, those are looked at that the entry touched, whose deadline has come, or whom a sweep has reached; in the
 //! order of their ids, and no more than a fixed number. The rest comes with the next entries, the oldest first, so that
-//! neither a flood of signals nor a change for all clusters stops the log.
+//! neither a flood of signals nor a change for all clusters stops the log. Each of the three has a share of its own, so that
+//! none waits for the others: whoever is woken while all clusters fall due is looked at with the very same entry.
 
 use std::collections::BTreeSet;
 
@@ -30,6 +31,9 @@ pub(crate) const EVALUATIONS_PER_ENTRY_MAX: usize = 256;
 
 /// How many of them are the sweep's, however much else there is: it must get through even when the group is busy.
 const SWEPT_PER_ENTRY_MIN: usize = 64;
+
+/// How many of them are those that the entry touched, however many have fallen due.
+const TOUCHED_PER_ENTRY_MIN: usize = 64;
 
 /// Writes events as they are decided, so that what follows sees what they did.
 #[derive(Debug)]
@@ -103,7 +107,13 @@ fn choose_clusters(state: &mut State, touched: Vec<ClusterId>) -> BTreeSet<Clust
     let now = state.now;
     let swept_min = if state.scaling.sweep.is_some() { SWEPT_PER_ENTRY_MIN } else { 0 };
     let room = EVALUATIONS_PER_ENTRY_MAX - swept_min;
+    let mut touched = touched.into_iter();
     let mut chosen = BTreeSet::new();
+    while chosen.len() < TOUCHED_PER_ENTRY_MIN
+        && let Some(id) = touched.next()
+    {
+        chosen.insert(id);
+    }
     let mut expired = 0;
     while chosen.len() + expired < room
         && let Some((at, due)) = state.scaling.deadlines.first_due(now)
