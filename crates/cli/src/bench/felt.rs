@@ -19,7 +19,7 @@ use super::receiver::Receiver;
 use super::replay;
 use super::rows::Row;
 use super::scale::{caught_up, writes};
-use super::stage::{cluster_name, set_setting};
+use super::stage::cluster_name;
 use crate::exit::{Exit, Failed};
 
 const READERS: usize = 64;
@@ -50,10 +50,7 @@ impl Felt {
     /// Makes what will be woken. They get their backend when they are asleep: before, nothing is to be done for them.
     pub(super) async fn lull(&self, client: &Client, rounds: u32) -> Result<(), Failed> {
         let sleepers = self.clusters..self.clusters + rounds * WOKEN + KILLS;
-        // What was said of them in the beginning must not be stale when their turn comes.
-        let mut changes = vec![set_setting("signal_stale_after", "1h")];
-        changes.extend(sleepers.clone().flat_map(sleeper));
-        client.transact(changes, Writing::Record).await?;
+        client.transact(sleepers.clone().flat_map(sleeper).collect(), Writing::Record).await?;
         let clusters = sleepers.clone().map(|number| used(number, TWO_HOURS_MS)).collect();
         let report = ReportSignalsRequest { collector: "bench-idle".to_owned(), sequence: 1, clusters };
         client.report_signals(report).await?;

@@ -3,7 +3,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use nix::time::{ClockId, clock_gettime};
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
 use serde::Serialize;
 
 #[derive(Clone, Debug, Serialize)]
@@ -58,6 +59,12 @@ pub(super) fn resident_bytes() -> Option<u64> {
 /// The same of another process.
 pub(super) fn resident_bytes_of(pid: u32) -> Option<u64> {
     line_of(&format!("/proc/{pid}/status"), "VmRSS").and_then(|line| kibibytes(&line))
+}
+
+/// How long the threads of another process have been at work.
+pub(super) fn worked_of(pid: u32) -> Option<Duration> {
+    let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(pid).ok()?)).ok()?;
+    clock_gettime(clock).ok().map(Duration::from)
 }
 
 /// How long this thread has been at work: whoever else uses the machine takes time from us, but not from this figure. Time

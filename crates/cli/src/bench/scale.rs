@@ -3,7 +3,8 @@
 //! A group for each number of clusters, all at once, of which [`super::felt`] asks what the other benchmarks ask of a few,
 //! and each cluster with four strategies of its own and two replicas, none of which
 //! wants anything. Signals take turns between the groups, so that a noisy minute hits all of them; those of one moment are about as
-//! many clusters in each group, because a cluster is evaluated once for an entry, however many signals the entry has of it. The largest group then tells
+//! many clusters in each group, because a cluster is evaluated once for an entry, however many signals the entry has of it. They
+//! begin when the nodes are at rest: what the making of so many clusters leaves to do is no part of a signal. The largest group then tells
 //! what a process needs, and what snapshots, a restart and a new node take. A restart finds the last snapshot and, since then, as
 //! many reports of one observation as were asked for, packed into entries as they came.
 
@@ -24,7 +25,7 @@ use super::drive::closed_loop;
 use super::felt::Felt;
 use super::figures::{Figures, Sample};
 use super::group::Group;
-use super::machine::resident_bytes_of;
+use super::machine::{resident_bytes_of, worked_of};
 use super::react::backend;
 use super::receiver::Receiver;
 use super::rows::Row;
@@ -47,6 +48,8 @@ pub(super) const WRITERS: usize = 16;
 /// Nobody waits longer for a node to catch up.
 const PATIENCE: Duration = Duration::from_secs(300);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Nodes are at rest if they work less than a tenth of such a time.
+const REST: Duration = Duration::from_secs(2);
 
 const SIGNAL_RATIO_MAX: f64 = 1.5;
 const KIB_PER_CLUSTER_MAX: f64 = 6.0;
@@ -90,6 +93,7 @@ pub(super) async fn measure(scale: &Scale, stage: &mut Stage<'_>) -> Result<Vec<
         build(&client, clusters).await?;
         let felt = Felt::new(clusters, receiver);
         felt.lull(&client, stage.args.rounds).await?;
+        at_rest(&group).await?;
         worlds.push(World { clusters, group, signals: Vec::new(), felt });
     }
     for round in 1..=stage.args.rounds {
@@ -134,6 +138,23 @@ pub(super) async fn measure(scale: &Scale, stage: &mut Stage<'_>) -> Result<Vec<
         }
     }
     Ok(rows)
+}
+
+/// Until the nodes have worked off what the making of the clusters has left them: looks at each, and keys of the audit index.
+async fn at_rest(group: &Group) -> Result<(), Failed> {
+    let worked = || {
+        let pids = (0..group.nodes().len()).filter_map(|place| group.pid(place));
+        pids.filter_map(worked_of).sum::<Duration>()
+    };
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        let before = worked();
+        tokio::time::sleep(REST).await;
+        if worked().saturating_sub(before) < REST / 10 {
+            return Ok(());
+        }
+    }
+    Err(Failed::new(Exit::TimedOut, format!("the nodes did not come to rest within {PATIENCE:?}")))
 }
 
 /// What the leader's process has in memory, for each cluster.
@@ -281,6 +302,8 @@ async fn build(client: &Client, clusters: u32) -> Result<(), Failed> {
         .map(|name| Change::CreateSize(CreateSizeRequest { options: None, size: Some(size(name)) }))
         .collect();
     first.push(set_setting("enable_auto_scaling", "true"));
+    // What was said in the beginning must not be stale when its turn comes.
+    first.push(set_setting("signal_stale_after", "1h"));
     client.transact(first, Writing::Record).await?;
     let numbers: Vec<u32> = (0..clusters).collect();
     for (sequence, some) in (1..).zip(numbers.chunks(CLUSTERS_AT_ONCE)) {
