@@ -32,9 +32,10 @@ pub mod raft {
     pub use crate::v1::{
         AdoptRequest, AdoptResponse, AppendRequest, AppendResponse, AppendSuccess, Envelope, JoinRequest, JoinResponse,
         LogEntry, LogId, Membership, Peer, ProbeRequest, ProbeResponse, ProposeFailure, ProposeRequest,
-        ProposeResponse, ReadIndexRequest, ReadIndexResponse, SnapshotChunk, SnapshotHead, SnapshotMeta, SnapshotReply,
-        TransferLeaderRequest, TransferLeaderResponse, Vote, VoteRequest, VoteResponse, VoterSet, append_response,
-        log_entry, propose_failure, propose_response, raft_client, raft_server, snapshot_chunk,
+        ProposeResponse, ReadHistoryRequest, ReadHistoryResponse, ReadIndexRequest, ReadIndexResponse, SnapshotChunk,
+        SnapshotHead, SnapshotMeta, SnapshotReply, TransferLeaderRequest, TransferLeaderResponse, Vote, VoteRequest,
+        VoteResponse, VoterSet, append_response, log_entry, propose_failure, propose_response, raft_client,
+        raft_server, snapshot_chunk,
     };
 }
 

@@ -7,6 +7,7 @@
 //! It works on a state and on a [`Trail`]: those of a node, or those of a file.
 
 mod arrivals;
+mod doubts;
 mod effects;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use loadline_state_machine::{
 
 use crate::trail::{Opened, Trail, TrailError, TrailNames, Who};
 use crate::words::words;
+use doubts::Doubts;
 
 /// Entries that one action can have: claims, outcomes and what operators did.
 const ENTRIES_PER_ACTION_MAX: usize = 500;
@@ -30,6 +32,7 @@ pub struct Explainer<'a> {
     pub state: &'a State,
     /// What our own nodes are called, by number, as far as that is known.
     pub nodes: &'a BTreeMap<u64, String>,
+    doubts: Doubts,
 }
 
 /// Why something is as it is.
@@ -102,21 +105,58 @@ impl Facts {
     }
 }
 
+impl<'a> Explainer<'a> {
+    pub fn new(trail: Trail<'a>, state: &'a State, nodes: &'a BTreeMap<u64, String>) -> Explainer<'a> {
+        Explainer { trail, state, nodes, doubts: Doubts::default() }
+    }
+}
+
 impl Explainer<'_> {
-    /// By the name that it has in the API: `actions/a12.0`, `decisions/12.0`, `clusters/demo`. Nothing if there is no such thing.
+    /// By the name that it has in the API: `actions/a12.0`, `decisions/12.0` or just `decisions/12`, `clusters/demo`. Nothing if there is
+    /// no such thing.
     pub fn explain(&self, name: &ResourceName) -> Result<Option<Story>, TrailError> {
-        match name.kind {
+        let story = match name.kind {
             ResourceKind::Action => match name.name.parse() {
-                Ok(id) => self.action(id),
-                Err(_) => Ok(None),
+                Ok(id) => self.action(id)?,
+                Err(_) => None,
             },
-            ResourceKind::Decision => match name.name.parse() {
-                Ok(id) => self.decision(id),
-                Err(_) => Ok(None),
+            ResourceKind::Decision => match self.decision_named(&name.name)? {
+                Some(id) => self.decision(id)?,
+                None => None,
             },
-            ResourceKind::Cluster => self.cluster(&name.name),
-            _ => Ok(None),
+            ResourceKind::Cluster => self.cluster(&name.name)?,
+            _ => None,
+        };
+        match story {
+            Some(story) => Ok(Some(self.with_doubts(name, story))),
+            None => self.unknown(name),
         }
+    }
+
+    /// An entry alone names a decision if it holds no other.
+    fn decision_named(&self, name: &str) -> Result<Option<Revision>, TrailError> {
+        let Ok(index) = name.parse::<u64>() else { return Ok(name.parse().ok()) };
+        if index > self.end() {
+            return Ok(None);
+        }
+        let mut ids: Vec<Revision> = Vec::new();
+        for (_, event) in self.trail.at(index)?.map(|opened| opened.events).unwrap_or_default() {
+            if let Event::DecisionMade { decision } = event {
+                ids.push(decision.id);
+            }
+        }
+        // The history may begin later than a decision that still counts.
+        ids.extend(self.decisions_that_count().map(|decision| decision.id).filter(|id| id.index.0 == index));
+        ids.sort_unstable();
+        ids.dedup();
+        match ids.as_slice() {
+            [.., last] if ids.len() > 1 => Err(TrailError::Several { index, count: ids.len(), last: *last }),
+            ids => Ok(ids.first().copied()),
+        }
+    }
+
+    fn decisions_that_count(&self) -> impl Iterator<Item = Decision> {
+        self.state.clusters_after(None).filter_map(|cluster| self.state.decision_by_id(cluster.id))
     }
 
     /// Nothing after the moment is known.
@@ -134,8 +174,10 @@ impl Explainer<'_> {
 
     /// The last entry up to one, that included, that did something to a resource.
     fn last_change(&self, name: &ResourceName, up_to: u64) -> Result<Option<(Opened, usize)>, TrailError> {
-        let Some(entry) = self.trail.last(&audit::resource_key(name), up_to)? else { return Ok(None) };
-        let Some(opened) = self.trail.at(entry)? else { return Ok(None) };
+        let entry = self.trail.last(&audit::resource_key(name), up_to)?;
+        let opened = entry.map_or(Ok(None), |entry| self.trail.at(entry))?;
+        self.depends_on(opened.as_ref().map_or(0, |opened| opened.index), up_to);
+        let Some(opened) = opened else { return Ok(None) };
         let about = |event: &Event| {
             let changes = loadline_state_machine::resource_changes(std::slice::from_ref(event));
             changes.iter().any(|change| change.name == *name)
@@ -166,12 +208,17 @@ impl Explainer<'_> {
                 let place =
                     opened.events.iter().rposition(|(_, event)| event.cluster() == Some(cluster) && is_it(event));
                 if let Some(place) = place {
+                    self.depends_on(opened.index, up_to);
                     return Ok(Origin::of(&opened, opened.events[place].0));
                 }
             }
-            let Some(last) = found.last() else { break };
+            let Some(last) = found.last() else {
+                before = None;
+                break;
+            };
             before = Some(*last);
         }
+        self.depends_on(before.map_or(0, |before| before - 1), up_to);
         Ok(Origin::default())
     }
 
@@ -226,11 +273,11 @@ impl Explainer<'_> {
             })
         });
         // The history may begin later than the decision that still counts.
-        let latest = || {
-            let all = self.state.clusters_after(None).filter_map(|cluster| self.state.decision_by_id(cluster.id));
-            all.into_iter().find(|decision| decision.id == id)
-        };
-        Ok(told.or_else(latest))
+        let found = told.or_else(|| self.decisions_that_count().find(|decision| decision.id == id));
+        if found.is_none() {
+            self.depends_on(id.index.0 - 1, id.index.0);
+        }
+        Ok(found)
     }
 
     /// What the entry was that a decision was made at.
@@ -391,10 +438,9 @@ impl Explainer<'_> {
     /// What happened to an action, entry by entry: planned, approved, claimed, tried again, settled.
     fn add_course(&self, facts: &mut Facts, action: &Action) -> Result<(), TrailError> {
         let names = self.names();
-        for entry in self.trail.all(&audit::resource_key(&ResourceName::action(action.id)), ENTRIES_PER_ACTION_MAX)? {
-            if entry > self.end() {
-                break;
-            }
+        let key = audit::resource_key(&ResourceName::action(action.id));
+        let mut over = self.end();
+        for entry in self.trail.all(&key, self.end(), ENTRIES_PER_ACTION_MAX)? {
             let Some(opened) = self.trail.at(entry)? else { continue };
             for (cause, event) in &opened.events {
                 if action_of(event).is_none_or(|of| of.id != action.id) {
@@ -405,9 +451,13 @@ impl Explainer<'_> {
                     Event::ActionSettled { .. } => "outcome",
                     _ => "course",
                 };
+                if topic == "outcome" {
+                    over = opened.index;
+                }
                 facts.add(topic, event.kind_name(), words(event, &names), Origin::of(&opened, *cause));
             }
         }
+        self.depends_on(action.id.index.0.saturating_sub(1), over);
         Ok(())
     }
 

@@ -23,7 +23,7 @@ const TELL_EVERY: u64 = 1_024;
 /// Where an export is to begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begin {
-    /// With the first entry that is there: of several stretches with gaps between them, of the one that holds the end.
+    /// With the first entry that can be replayed: of several stretches with gaps between them, of the one that holds the end.
     First,
     Index(u64),
     /// With the first entry that is not earlier.
@@ -94,9 +94,9 @@ pub fn bounds(source: &dyn Source, from: Begin, to: Moment) -> Result<RangeInclu
     };
     let holding = stretches.iter().find(|stretch| holds(stretch, last)).ok_or_else(|| missing(last))?;
     let first = match from {
-        Begin::First => *holding.start(),
+        Begin::First => first_replayable(source, holding),
         Begin::Index(index) => index.max(1),
-        Begin::Time(time) if time_of(source, *oldest.start())? > time => *holding.start(),
+        Begin::Time(time) if time_of(source, *oldest.start())? > time => first_replayable(source, holding),
         Begin::Time(time) => first_where(source, holding.clone(), |at| at >= time)?.ok_or(ExportFailed::Nothing)?,
     };
     if first > last {
@@ -106,6 +106,15 @@ pub fn bounds(source: &dyn Source, from: Begin, to: Moment) -> Result<RangeInclu
         return Err(missing(first));
     }
     Ok(first..=last)
+}
+
+/// The first entry of a stretch before which the state is kept; its first one if there is no such state.
+fn first_replayable(source: &dyn Source, stretch: &RangeInclusive<u64>) -> u64 {
+    if *stretch.start() == 1 {
+        return 1;
+    }
+    let after = source.starts().into_iter().map(|start| start + 1).find(|after| stretch.contains(after));
+    after.unwrap_or(*stretch.start())
 }
 
 /// The first entry of a stretch whose time is so. Time never goes back in the log.
@@ -248,6 +257,14 @@ impl Source for ExportFile {
 
     fn read(&self, from: u64, bytes_max: usize) -> Result<Vec<JournalRecord>, SourceError> {
         self.export.read(from, bytes_max).map_err(SourceError::Export)
+    }
+
+    fn version(&self) -> Option<String> {
+        Some(self.head().version.clone())
+    }
+
+    fn starts(&self) -> Vec<u64> {
+        (self.head().first > 1).then(|| self.head().first - 1).into_iter().collect()
     }
 
     fn start(&self, not_after: u64) -> Result<Option<State>, SourceError> {

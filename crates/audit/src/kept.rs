@@ -4,7 +4,9 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
-use loadline_log::{Identity, Journal, JournalOptions, JournalRecord, RealDisk, SharedDisk, SnapshotStore};
+use loadline_log::{
+    Identity, Journal, JournalError, JournalOptions, JournalRecord, RealDisk, SharedDisk, SnapshotStore, noted_program,
+};
 use loadline_state_machine::{Hash, State};
 
 use crate::source::{Source, SourceError, open_state};
@@ -18,22 +20,29 @@ pub struct Kept {
     journal: Journal,
     snapshots: SnapshotStore,
     group: Option<String>,
+    version: Option<String>,
 }
 
 impl Kept {
     /// Those of a node that runs in this process.
     pub fn new(journal: Journal, snapshots: SnapshotStore) -> Kept {
-        Kept { journal, snapshots, group: None }
+        Kept { journal, snapshots, group: None, version: None }
     }
 
     /// Those of a node that is not running. Takes the folder for this process, as a node would.
     pub fn open(data_dir: &Path) -> Result<Kept, SourceError> {
         let disk: SharedDisk = Arc::new(RealDisk::open(data_dir).map_err(SourceError::Open)?);
-        let journal = Journal::open(Arc::clone(&disk), JournalOptions::default()).map_err(SourceError::Journal)?;
+        let version = noted_program(&*disk);
+        let journal = Journal::open(Arc::clone(&disk), JournalOptions::default()).map_err(|source| match &version {
+            Some(version) if matches!(source, JournalError::Newer { .. }) => {
+                SourceError::Newer { version: version.clone(), source }
+            }
+            _ => SourceError::Journal(source),
+        })?;
         // A folder that does not say whose it is can still be read.
         let group = Identity::load(&*disk).ok().flatten().map(|identity| identity.group);
         let snapshots = SnapshotStore::open(disk, SNAPSHOTS_KEPT).map_err(SourceError::Snapshot)?;
-        Ok(Kept { journal, snapshots, group })
+        Ok(Kept { journal, snapshots, group, version })
     }
 }
 
@@ -56,11 +65,19 @@ impl Source for Kept {
         self.journal.read(from, bytes_max).map_err(SourceError::Journal)
     }
 
+    fn starts(&self) -> Vec<u64> {
+        self.snapshots.indexes()
+    }
+
     fn start(&self, not_after: u64) -> Result<Option<State>, SourceError> {
         let index_of = |meta: &loadline_log::SnapshotMeta| meta.last.map_or(0, |last| last.index);
         let Some(file) = self.snapshots.newest_where(|meta| index_of(meta) <= not_after) else { return Ok(None) };
         let body = file.load().map_err(SourceError::Snapshot)?;
         open_state(index_of(file.meta()), Hash(file.meta().state_hash), &body).map(Some)
+    }
+
+    fn version(&self) -> Option<String> {
+        self.version.clone()
     }
 
     fn group(&self) -> Option<String> {

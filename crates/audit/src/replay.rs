@@ -23,16 +23,29 @@ pub enum ReplayError {
     Source(#[from] SourceError),
     #[error("entry {index} of the history cannot be decoded")]
     Entry { index: u64, source: DecodeError },
-    #[error(
-        "the history begins with entry {first}, and no state from before is kept: what was before came as a snapshot or was let go"
-    )]
-    Begins { first: u64 },
+    #[error("entry {index} of the history was written by version {version}, and this is version {}", env!("CARGO_PKG_VERSION"))]
+    Newer { index: u64, version: String, source: DecodeError },
+    #[error("the history begins with entry {first}, and {}", kept_from(*.kept))]
+    Begins {
+        first: u64,
+        /// The oldest entry after which a state is kept.
+        kept: Option<u64>,
+    },
     #[error("entry {index} gives the hash {ours}, and the history has {theirs}")]
     Differs { index: u64, ours: Hash, theirs: Hash },
     #[error("entry {index} is missing: {found:?} comes where it should be")]
     Gap { index: u64, found: Option<u64> },
     #[error("entry {wanted} is not in this history, which ends with {last}")]
     NotYet { wanted: u64, last: u64 },
+}
+
+fn kept_from(kept: Option<u64>) -> String {
+    match kept {
+        Some(kept) => {
+            format!("the oldest state that is kept is the one after entry {kept}: nothing earlier can be made again")
+        }
+        None => "no state from before is kept: what was before came as a snapshot or was let go".to_owned(),
+    }
 }
 
 /// Which moment of a history.
@@ -142,7 +155,10 @@ pub fn begin(source: &dyn Source, start: Start) -> Result<State, ReplayError> {
     };
     match (state, source.range()) {
         (Some(state), _) => Ok(state),
-        (None, Some(range)) if *range.start() > 1 => Err(ReplayError::Begins { first: *range.start() }),
+        (None, Some(range)) if *range.start() > 1 => {
+            let kept = source.starts().into_iter().find(|start| range.contains(&(start + 1)) || range.contains(start));
+            Err(ReplayError::Begins { first: *range.start(), kept })
+        }
         (None, _) => Ok(State::new()),
     }
 }
@@ -183,11 +199,26 @@ fn part(source: &dyn Source, from: u64, to: Moment) -> Part {
         if !to.holds(record.index, Time::from_millis(record.time_ms)) {
             break;
         }
-        let entry =
-            JournalEntry::decode(&record.entry).map_err(|source| ReplayError::Entry { index: record.index, source })?;
-        part.push((record, entry));
+        match JournalEntry::decode(&record.entry) {
+            Ok(entry) => part.push((record, entry)),
+            Err(error) if part.is_empty() => return Err(undecoded(source, record.index, error)),
+            // What is before it counts; it comes first next time.
+            Err(_) => break,
+        }
     }
     Ok(part)
+}
+
+/// What stops with the program that does not know it names the one that does.
+fn undecoded(history: &dyn Source, index: u64, source: DecodeError) -> ReplayError {
+    let newer = matches!(
+        source,
+        DecodeError::UnknownFormat { .. } | DecodeError::UnknownKind { .. } | DecodeError::RulesTooNew { .. }
+    );
+    match history.version().filter(|_| newer) {
+        Some(version) => ReplayError::Newer { index, version, source },
+        None => ReplayError::Entry { index, source },
+    }
 }
 
 fn apply_all(
@@ -325,6 +356,6 @@ mod tests {
         drop(kept);
         let kept = Kept::open(folder.path()).unwrap();
         let failed = replay(&kept, Start::Beginning, Moment::End, |_| {}).unwrap_err();
-        assert!(matches!(failed, ReplayError::Begins { first: 8 }), "{failed}");
+        assert!(matches!(failed, ReplayError::Begins { first: 8, kept: None }), "{failed}");
     }
 }

@@ -21,9 +21,19 @@ pub trait Source: fmt::Debug + Sync {
     /// none.
     fn read(&self, from: u64, bytes_max: usize) -> Result<Vec<JournalRecord>, SourceError>;
 
+    /// The entries after which a whole state is kept, oldest first.
+    fn starts(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
     /// The newest whole state that is kept and that is not later than after this entry. Without one, a history that begins with
     /// the first entry can still be replayed from the empty state.
     fn start(&self, not_after: u64) -> Result<Option<State>, SourceError>;
+
+    /// The newest program that wrote to it, if that is known.
+    fn version(&self) -> Option<String> {
+        None
+    }
 
     /// Of which group it is, if that is known.
     fn group(&self) -> Option<String> {
@@ -38,6 +48,8 @@ pub enum SourceError {
     Open(#[source] OpenError),
     #[error("cannot read the journal")]
     Journal(#[source] JournalError),
+    #[error("cannot read the journal, which was written by version {version}; this is version {}", env!("CARGO_PKG_VERSION"))]
+    Newer { version: String, source: JournalError },
     #[error(transparent)]
     Export(ExportError),
     #[error("cannot read a snapshot")]

@@ -1,17 +1,19 @@
 //! Finding things in a history without going through all of it: an index says where to look, the history what happened there.
 //!
 //! A node has its audit index for that; whoever has only a file goes through it once and makes one ([`Scanned`]). The keys are the
-//! same, since every record carries its own.
+//! same, since every record carries its own. That one is on disk, too, while it is used: a history may be larger than memory.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
 use loadline_log::{AuditIndex, IndexError, JournalRecord};
 use loadline_state_machine::{
-    Cause, ClusterId, DecodeError, Event, JournalEntry, ResourceName, State, Time, audit, decode_caused_events,
+    Cause, ClusterId, DecodeError, Event, JournalEntry, ResourceName, Revision, State, Time, audit,
+    decode_caused_events,
 };
+use rusqlite::{Connection, params};
 
 use crate::source::{Source, SourceError};
 use crate::words::ClusterNames;
@@ -20,6 +22,8 @@ use crate::words::ClusterNames;
 const PART_BYTES: usize = 1 << 20;
 /// Entries that are found at once.
 const FOUND_AT_ONCE: usize = 256;
+/// Memory that the index of a file may take before it goes to disk, in KiB.
+const INDEX_CACHE_KIB: i64 = 64 << 10;
 
 /// Why nothing could be found.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +34,12 @@ pub enum TrailError {
     Index(#[from] IndexError),
     #[error("entry {index} of the history cannot be decoded")]
     Entry { index: u64, source: DecodeError },
+    #[error("entry {index} is not in this history, which lacks entries {first} to {last}; another node may have them")]
+    Lacks { index: u64, first: u64, last: u64 },
+    #[error("{count} decisions were recorded at entry {index}: name one of them, such as {last}")]
+    Several { index: u64, count: usize, last: Revision },
+    #[error("the history cannot be indexed")]
+    Sqlite(#[from] rusqlite::Error),
 }
 
 /// From the keys of records to their entries.
@@ -44,18 +54,30 @@ impl Index for AuditIndex {
     }
 }
 
-/// An index in memory, of whoever has gone through the whole history.
-#[derive(Debug, Default)]
+/// An index of whoever has gone through the whole history: a SQLite database without a name, which is in memory as long as it is small
+/// and goes when it is dropped.
+#[derive(Debug)]
 pub struct Scanned {
-    /// Ascending.
-    by_key: HashMap<Vec<u8>, Vec<u64>>,
+    by_key: Connection,
 }
 
 impl Scanned {
     /// Goes through everything. `tell` hears of every entry.
     pub fn read(source: &dyn Source, mut tell: impl FnMut()) -> Result<Scanned, TrailError> {
-        let mut scanned = Scanned::default();
-        let Some(range) = source.range() else { return Ok(scanned) };
+        let by_key = Connection::open("")?;
+        by_key.pragma_update(None, "journal_mode", "OFF")?;
+        by_key.pragma_update(None, "synchronous", "OFF")?;
+        by_key.pragma_update(None, "cache_size", -INDEX_CACHE_KIB)?;
+        by_key.execute_batch("CREATE TABLE found (key BLOB NOT NULL, entry INTEGER NOT NULL); BEGIN")?;
+        Self::fill(&by_key, source, &mut tell)?;
+        // All at once, sorted: key by key it would be written all over the place.
+        by_key.execute_batch("CREATE INDEX by_key ON found (key, entry); COMMIT")?;
+        Ok(Scanned { by_key })
+    }
+
+    fn fill(by_key: &Connection, source: &dyn Source, tell: &mut impl FnMut()) -> Result<(), TrailError> {
+        let Some(range) = source.range() else { return Ok(()) };
+        let mut insert = by_key.prepare("INSERT INTO found (key, entry) VALUES (?1, ?2)")?;
         let mut next = *range.start();
         while next <= *range.end() {
             let records = match read(source, next, PART_BYTES)? {
@@ -68,21 +90,26 @@ impl Scanned {
             };
             for record in &records {
                 tell();
-                for key in &record.keys {
-                    scanned.by_key.entry(key.clone()).or_default().push(record.index);
+                // Times are in the records themselves, in order.
+                for key in record.keys.iter().filter(|key| !audit::is_time_key(key)) {
+                    insert.execute(params![key, record.index.cast_signed()])?;
                 }
                 next = record.index + 1;
             }
         }
-        Ok(scanned)
+        Ok(())
     }
 }
 
 impl Index for Scanned {
     fn find(&self, key: &[u8], before: Option<u64>, limit: usize) -> Result<Vec<u64>, TrailError> {
-        let Some(entries) = self.by_key.get(key) else { return Ok(Vec::new()) };
-        let end = before.map_or(entries.len(), |before| entries.partition_point(|entry| *entry < before));
-        Ok(entries[..end].iter().rev().take(limit).copied().collect())
+        let mut find = self
+            .by_key
+            .prepare("SELECT entry FROM found WHERE key = ?1 AND entry < ?2 ORDER BY entry DESC LIMIT ?3")?;
+        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let before = before.map_or(i64::MAX, number);
+        let rows = find.query_map(params![key, before, number(limit as u64)], |row| row.get::<_, i64>(0))?;
+        Ok(rows.map(|entry| entry.map(i64::cast_unsigned)).collect::<Result<_, _>>()?)
     }
 }
 
@@ -220,10 +247,10 @@ impl<'a> Trail<'a> {
         Ok(self.index.find(key, up_to.checked_add(1), 1)?.first().copied())
     }
 
-    /// Every entry that carries the key, the oldest first, at most so many of the newest.
-    pub fn all(&self, key: &[u8], most: usize) -> Result<Vec<u64>, TrailError> {
+    /// Every entry up to one, that included, that carries the key, the oldest first, at most so many of the newest.
+    pub fn all(&self, key: &[u8], up_to: u64, most: usize) -> Result<Vec<u64>, TrailError> {
         let mut found = Vec::new();
-        let mut before = None;
+        let mut before = up_to.checked_add(1);
         while found.len() < most {
             let part = self.index.find(key, before, FOUND_AT_ONCE)?;
             let Some(last) = part.last() else { break };
@@ -296,7 +323,7 @@ impl<'a> TrailNames<'a> {
         self.renamed.get_or_init(|| {
             let mut names = BTreeMap::new();
             // A name that cannot be found out is no reason to say nothing: the id is said instead.
-            for entry in self.trail.all(&audit::event_key(RENAMED), usize::MAX).unwrap_or_default() {
+            for entry in self.trail.all(&audit::event_key(RENAMED), u64::MAX, usize::MAX).unwrap_or_default() {
                 let Ok(Some(opened)) = self.trail.at(entry) else { continue };
                 for (_, event) in opened.events {
                     if let Event::ClusterRenamed { cluster, .. } = event {

@@ -134,36 +134,55 @@ pub fn verify_folder(data_dir: &Path, mut tell: impl FnMut(Progress)) -> Result<
     for stretch in verdict.stretches.clone() {
         verdict.replay(&kept, &stretch, &mut tell);
     }
+    verdict.compare_snapshots(&kept);
     verdict.sort();
     Ok(verdict)
 }
 
 impl Verdict {
+    /// Whether the snapshots are of the states that the journal tells of.
+    fn compare_snapshots(&mut self, kept: &Kept) {
+        for index in kept.starts() {
+            let compared = kept.start(index).and_then(|state| {
+                let known = kept.journal().hash_at(index).map_err(SourceError::Journal)?;
+                Ok(known.is_none_or(|known| state.is_none_or(|state| state.hash().0 == known)))
+            });
+            match compared {
+                Ok(true) => {}
+                Ok(false) => self.findings.push(Finding::at(index, "the snapshot after it is of another history")),
+                Err(error) => self.findings.push(finding_of(&error)),
+            }
+        }
+    }
+
     /// What can be told about an entry says more than what can only be told about the whole.
     fn sort(&mut self) {
         self.findings.sort_by_key(|finding| finding.entries.map_or(u64::MAX, |(first, _)| first));
     }
 
     fn replay(&mut self, source: &dyn Source, stretch: &RangeInclusive<u64>, tell: &mut impl FnMut(Progress)) {
-        let (first, last) = (*stretch.start(), *stretch.end());
-        let start = match source.start(first - 1) {
-            // A state from further back, with a gap in between, is no beginning for this stretch.
-            Ok(start) => start.filter(|state| state.applied().0 + 1 == first),
-            Err(error) => {
-                self.findings.push(finding_of(&error));
+        let (mut first, last) = (*stretch.start(), *stretch.end());
+        let mut start = Start::Beginning;
+        if first > 1 {
+            // The first state that belongs to this stretch. What is before it has only its chain.
+            let kept = source.starts().into_iter().find(|start| (first - 1..=last).contains(start));
+            let unreplayed = first..=kept.unwrap_or(last);
+            if let Err(finding) = self.follow_chain(source, &unreplayed, tell) {
+                self.findings.push(finding);
                 return;
             }
-        };
-        let start = match start {
-            Some(state) => Start::From(Box::new(state)),
-            None if first == 1 => Start::Beginning,
-            None => {
-                let checked = self.follow_chain(source, stretch, tell);
-                self.findings.extend(checked.err());
-                return;
+            let Some(kept) = kept else { return };
+            match source.start(kept) {
+                Ok(Some(state)) => start = Start::From(Box::new(state)),
+                Ok(None) => return,
+                Err(error) => {
+                    self.findings.push(finding_of(&error));
+                    return;
+                }
             }
-        };
-        let total = last - first + 1;
+            first = kept + 1;
+        }
+        let total = last + 1 - first;
         let mut differs = None;
         let (applied, hash) = (Cell::new(0), Cell::new(None));
         // An entry that nobody ever proposed may break an assumption of the state machine.
@@ -198,7 +217,7 @@ impl Verdict {
         stretch: &RangeInclusive<u64>,
         tell: &mut impl FnMut(Progress),
     ) -> Result<(), Finding> {
-        let total = stretch.end() - stretch.start() + 1;
+        let total = (stretch.end() + 1).saturating_sub(*stretch.start());
         let mut next = *stretch.start();
         let mut before: Option<Hash> = None;
         while next <= *stretch.end() {
@@ -206,7 +225,7 @@ impl Verdict {
             if records.is_empty() {
                 return Err(Finding::at(next, "it cannot be read"));
             }
-            for record in &records {
+            for record in records.iter().take_while(|record| stretch.contains(&record.index)) {
                 let has = Hash(record.hash);
                 // The first one has nothing to be compared with.
                 if let Some(before) = before {
@@ -224,7 +243,7 @@ impl Verdict {
             }
             tell(Progress::Replaying { done: self.chained, total });
         }
-        self.hash = before;
+        self.hash = before.or(self.hash);
         Ok(())
     }
 }
@@ -247,8 +266,9 @@ fn finding_of_replay(error: &ReplayError) -> Finding {
         ReplayError::Differs { index, ours, theirs } => {
             Finding::at(*index, format!("it leads to the hash {ours}, and {theirs} is recorded"))
         }
-        ReplayError::Entry { index, .. } => Finding::at(*index, with_causes(error)),
-        ReplayError::Gap { index, .. } => Finding::at(*index, with_causes(error)),
+        ReplayError::Entry { index, .. } | ReplayError::Newer { index, .. } | ReplayError::Gap { index, .. } => {
+            Finding::at(*index, with_causes(error))
+        }
         other => Finding::whole(with_causes(other)),
     }
 }

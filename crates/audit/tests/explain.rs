@@ -7,9 +7,10 @@ mod world;
 use std::collections::BTreeMap;
 
 use loadline_audit::explain::{Explainer, Story};
-use loadline_audit::{Moment, Scanned, Start, Trail, replay};
+use loadline_audit::{Moment, Scanned, Source, SourceError, Start, Trail, TrailError, replay};
+use loadline_log::{JournalError, JournalRecord};
 use loadline_state_machine::{
-    ActionId, Command, Fact, OptionValue, Outcome, ResourceName, Seen, Span, State, StrategyKind,
+    ActionId, Command, Fact, OptionValue, Outcome, ResourceKind, ResourceName, Seen, Span, State, StrategyKind,
 };
 use world::{World, replica};
 
@@ -36,7 +37,7 @@ fn lived() -> (World, ActionId) {
 fn story(world: &World, state: &State, name: &ResourceName) -> Option<Story> {
     let scanned = Scanned::read(world, || {}).unwrap();
     let nodes = BTreeMap::from([(1, "n1".to_owned())]);
-    Explainer { trail: Trail { source: world, index: &scanned }, state, nodes: &nodes }.explain(name).unwrap()
+    Explainer::new(Trail { source: world, index: &scanned }, state, &nodes).explain(name).unwrap()
 }
 
 fn of<'a>(story: &'a Story, topic: &str) -> Vec<&'a Fact> {
@@ -130,4 +131,108 @@ fn what_is_unknown_has_no_story() {
     for name in ["actions/a999.0", "decisions/999.0", "clusters/nothing", "sizes/25cc"] {
         assert!(story(&world, &world.state, &name.parse().unwrap()).is_none(), "{name}");
     }
+}
+
+/// A history without some of its entries.
+#[derive(Debug)]
+struct Without<'a> {
+    world: &'a World,
+    gone: std::ops::RangeInclusive<u64>,
+}
+
+impl Source for Without<'_> {
+    fn range(&self) -> Option<std::ops::RangeInclusive<u64>> {
+        let stretches = self.stretches();
+        Some(*stretches.first()?.start()..=*stretches.last()?.end())
+    }
+
+    fn stretches(&self) -> Vec<std::ops::RangeInclusive<u64>> {
+        let (before, after) = (1..=*self.gone.start() - 1, *self.gone.end() + 1..=self.world.last());
+        [before, after].into_iter().filter(|stretch| !stretch.is_empty()).collect()
+    }
+
+    fn read(&self, from: u64, bytes_max: usize) -> Result<Vec<JournalRecord>, SourceError> {
+        if self.gone.contains(&from) {
+            let next = Some(*self.gone.end() + 1).filter(|next| *next <= self.world.last());
+            return Err(SourceError::Journal(JournalError::Missing { index: from, next }));
+        }
+        let mut records = self.world.read(from, bytes_max)?;
+        records.retain(|record| from > *self.gone.end() || record.index < *self.gone.start());
+        Ok(records)
+    }
+
+    fn start(&self, _: u64) -> Result<Option<State>, SourceError> {
+        Ok(None)
+    }
+}
+
+fn story_without(
+    world: &World,
+    gone: std::ops::RangeInclusive<u64>,
+    name: &ResourceName,
+) -> Result<Option<Story>, TrailError> {
+    let source = Without { world, gone };
+    let scanned = Scanned::read(&source, || {}).unwrap();
+    let nodes = BTreeMap::new();
+    Explainer::new(Trail { source: &source, index: &scanned }, &world.state, &nodes).explain(name)
+}
+
+#[test]
+fn an_entry_that_is_not_there_is_warned_of_if_it_may_have_told_something_else() {
+    let (world, action) = lived();
+    let name = ResourceName::action(action);
+    let whole = story(&world, &world.state, &name).unwrap();
+    assert!(of(&whole, "gap").is_empty(), "nothing is missing: {:#?}", whole.lines());
+    let cluster = ResourceName::cluster("demo");
+    let now = story(&world, &world.state, &cluster).unwrap();
+    let changed_by = of(&now, "strategy")[0].index.unwrap();
+    assert_eq!(of(&now, "strategy")[0].actor.as_deref(), Some("bob"));
+
+    // Without the entry in which bob changed the strategy, alice seems to have been the last: that must not be told as if it were sure.
+    let doubtful = story_without(&world, changed_by..=changed_by, &cluster).unwrap().unwrap();
+    let text = doubtful.lines().join("\n");
+    assert_eq!(of(&doubtful, "strategy")[0].actor.as_deref(), Some("alice"), "{text}");
+    let gap = of(&doubtful, "gap");
+    assert_eq!(gap.len(), 1, "{text}");
+    assert!(gap[0].text.contains(&format!("entries {changed_by} to {changed_by} are not in this history")), "{text}");
+
+    // What is not there at all is not said to have never been.
+    let unknown =
+        story_without(&world, action.index.0..=world.last(), &ResourceName { kind: name.kind, name: "a999.0".into() });
+    assert!(unknown.unwrap().is_none(), "nobody lacks an entry that has not come");
+    let id = of(&whole, "decision")[0].name.clone();
+    let decision = ResourceName { kind: ResourceKind::Decision, name: id };
+    let index = whole.decision.as_ref().unwrap().id.index.0;
+    let lacks = story_without(&world, 1..=index, &decision).expect_err("it may have been there");
+    assert!(
+        matches!(lacks, TrailError::Lacks { index: at, first: 1, last } if (at, last) == (index, index)),
+        "{lacks}"
+    );
+}
+
+#[test]
+fn what_came_after_the_moment_is_not_told() {
+    let (world, action) = lived();
+    let whole = story(&world, &world.state, &ResourceName::action(action)).unwrap();
+    let decision = whole.decision.as_ref().unwrap().id;
+    let claimed = of(&whole, "claim")[0].index.unwrap();
+    let at = |index| replay(&world, Start::Beginning, Moment::Index(index), |_| {}).unwrap().state;
+    for moment in [action.index.0, claimed, world.last() - 1] {
+        let state = at(moment);
+        let then = story(&world, &state, &ResourceName::action(action)).expect("it was there");
+        let latest = then.facts.iter().filter_map(|fact| fact.index).max();
+        assert!(latest <= Some(moment), "{moment}: {:#?}", then.lines());
+        let only = ResourceName { kind: ResourceKind::Decision, name: decision.to_string() };
+        let then = story(&world, &state, &only).expect("it was made");
+        assert!(then.facts.iter().filter_map(|fact| fact.index).max() <= Some(moment), "{:#?}", then.lines());
+        // Its entry alone names it, too.
+        let by_entry = ResourceName { kind: only.kind, name: decision.index.to_string() };
+        assert_eq!(story(&world, &state, &by_entry).unwrap().decision.unwrap().id, decision);
+    }
+    let before = at(decision.index.0 - 1);
+    for name in [decision.to_string(), decision.index.to_string()] {
+        let name = ResourceName { kind: ResourceKind::Decision, name };
+        assert!(story(&world, &before, &name).is_none(), "{name} was not made yet");
+    }
+    assert!(story(&world, &before, &ResourceName::action(action)).is_none());
 }

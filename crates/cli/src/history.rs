@@ -97,13 +97,22 @@ impl History {
         if near {
             return self.nearest(to, *range.end());
         }
-        if *range.start() == 1 {
+        let within = match to {
+            Moment::Index(index) => index,
+            Moment::Time(_) | Moment::End => *range.end(),
+        };
+        let stretches = self.source.stretches();
+        let Some(stretch) = stretches.into_iter().find(|stretch| stretch.contains(&within)) else {
+            return self.nearest(to, *range.end());
+        };
+        if *stretch.start() == 1 {
             return Ok(Start::Beginning);
         }
-        // The state right before the first entry, or one behind it if nothing better is kept.
-        match self.kept(*range.start() - 1)? {
-            Some(state) => Ok(Start::From(Box::new(state))),
-            None => self.nearest(to, *range.end()),
+        // The oldest state from which everything can be replayed that there is without a gap.
+        let oldest = self.source.starts().into_iter().find(|start| start + 1 >= *stretch.start());
+        match oldest.map_or(Ok(None), |oldest| self.kept(oldest))? {
+            Some(state) if to.holds(state.applied().0, state.now()) => Ok(Start::From(Box::new(state))),
+            _ => self.nearest(to, *range.end()),
         }
     }
 

@@ -120,6 +120,14 @@ struct Memory {
     /// The thread has given up: nothing more is written, and nobody may wait for it.
     given_up: bool,
     closing: bool,
+    /// What is there is to be thrown away and made again.
+    anew: bool,
+}
+
+/// Why the thread has no more to write.
+enum Pause {
+    Closing,
+    Anew,
 }
 
 impl Memory {
@@ -233,6 +241,14 @@ impl AuditIndex {
         Ok(newest.into_iter().rev().collect())
     }
 
+    /// Makes the index anew, beside, because entries have come into the journal that are older than those that are indexed.
+    /// Searches wait for it as they do for an index that is being made for the first time.
+    pub fn make_anew(&self) {
+        let mut memory = lock(&self.shared().memory);
+        memory.anew = true;
+        self.shared().changed.notify_all();
+    }
+
     /// Closes in order, so that the next opening need not look at every key. Later calls fail.
     pub fn close(&self) -> Result<(), IndexError> {
         self.handle.close()
@@ -256,8 +272,13 @@ impl Shared {
     fn work(&self, journal: &Journal) {
         // sled asserts its way through what it does not expect, and nobody would notice that this thread is gone.
         let done = catch_unwind(AssertUnwindSafe(|| {
-            self.make_ready(journal)?;
-            self.write_what_comes()
+            loop {
+                self.make_ready(journal)?;
+                match self.write_what_comes()? {
+                    Pause::Closing => return Ok(()),
+                    Pause::Anew => self.throw_away()?,
+                }
+            }
         }));
         let failed = match done {
             Ok(Ok(())) => return,
@@ -333,14 +354,28 @@ impl Shared {
         Ok(())
     }
 
-    fn write_what_comes(&self) -> Result<(), IndexError> {
+    /// Forgets everything. What is inserted from now on is found in the journal.
+    fn throw_away(&self) -> Result<(), IndexError> {
+        {
+            let mut memory = lock(&self.memory);
+            (memory.anew, memory.ready, memory.through, memory.filling) = (false, false, None, None);
+            memory.unwritten.clear();
+            self.changed.notify_all();
+        }
+        drop(self.db.write().unwrap_or_else(PoisonError::into_inner).take());
+        let failed = |source| IndexError::Io { doing: "delete", dir: self.dir.clone(), source };
+        delete(&self.dir.join(SLED_DIR)).map_err(failed)
+    }
+
+    fn write_what_comes(&self) -> Result<Pause, IndexError> {
         loop {
             let next = {
                 let mut memory = lock(&self.memory);
                 loop {
                     match memory.unwritten.front() {
+                        _ if memory.anew && !memory.closing => return Ok(Pause::Anew),
                         Some(next) => break next.clone(),
-                        None if memory.closing => return Ok(()),
+                        None if memory.closing => return Ok(Pause::Closing),
                         None => memory = self.changed.wait(memory).unwrap_or_else(PoisonError::into_inner),
                     }
                 }

@@ -25,6 +25,7 @@ pub mod export;
 mod frame;
 mod identity;
 mod journal;
+mod program;
 pub mod signing;
 pub mod snapshot;
 mod wal;
@@ -32,9 +33,13 @@ mod wal;
 pub use audit_index::{AuditIndex, IndexError};
 pub use disk::{Disk, DiskFile, ModelDisk, OpenError, RealDisk, SharedDisk};
 pub use identity::{Identity, IdentityError};
-pub use journal::{Journal, JournalError, JournalOptions, JournalRecord, JournalSummary};
+pub use journal::{
+    Filling, Gap, Journal, JournalError, JournalOptions, JournalRecord, JournalSegment, JournalSummary, pack_records,
+    unpack_records,
+};
+pub use program::{is_newer, note_program, noted_program};
 pub use signing::{SigningKey, SigningKeyError};
-pub use snapshot::{SnapshotError, SnapshotFile, SnapshotMeta, SnapshotReceiver, SnapshotStore};
+pub use snapshot::{SnapshotError, SnapshotFile, SnapshotMeta, SnapshotReceiver, SnapshotStore, SnapshotsKept};
 pub use wal::{
     Done, LogPosition, Pace, Record, StoredVote, Threading, Wal, WalError, WalObserver, WalOptions, WalState,
 };

@@ -78,6 +78,24 @@ fn io_error(doing: impl Into<String>) -> impl FnOnce(io::Error) -> SnapshotError
     |source| SnapshotError::Io { doing, source }
 }
 
+/// How many snapshots stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotsKept {
+    /// The newest ones, which Raft needs.
+    pub latest: usize,
+    /// Of the older ones, so many stay as places at which a replay of the journal can begin.
+    pub starts_max: usize,
+    /// Entries that are between two of those, at least.
+    pub starts_every: u64,
+}
+
+impl From<usize> for SnapshotsKept {
+    /// Only the newest ones.
+    fn from(latest: usize) -> Self {
+        Self { latest: latest.max(1), starts_max: 0, starts_every: 0 }
+    }
+}
+
 /// The snapshots of a node. Clones are handles of the same store.
 #[derive(Clone, Debug)]
 pub struct SnapshotStore {
@@ -87,7 +105,7 @@ pub struct SnapshotStore {
 #[derive(Debug)]
 struct Shared {
     disk: SharedDisk,
-    keep: usize,
+    keep: SnapshotsKept,
     /// Oldest state first.
     files: Mutex<Vec<SnapshotFile>>,
     temps: AtomicU64,
@@ -95,8 +113,9 @@ struct Shared {
 
 impl SnapshotStore {
     /// Opens `snapshots/`, removes what was being written when somebody died, and checks the newest snapshot to the last
-    /// byte. The newest `keep` (at least one) are kept from then on.
-    pub fn open(disk: SharedDisk, keep: usize) -> Result<Self, SnapshotError> {
+    /// byte. From then on those stay that `keep` says, at least the newest one.
+    pub fn open(disk: SharedDisk, keep: impl Into<SnapshotsKept>) -> Result<Self, SnapshotError> {
+        let keep = keep.into();
         ensure_dir(&*disk, DIR).map_err(io_error("create the folder snapshots/"))?;
         let mut files = Vec::new();
         for name in disk.list(DIR).map_err(io_error("list the folder snapshots/"))? {
@@ -118,7 +137,7 @@ impl SnapshotStore {
             // The log may have been purged up to it: an older one could not stand in.
             newest.check_whole()?;
         }
-        let shared = Shared { disk, keep: keep.max(1), files: Mutex::new(files), temps: AtomicU64::new(0) };
+        let shared = Shared { disk, keep, files: Mutex::new(files), temps: AtomicU64::new(0) };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -130,6 +149,19 @@ impl SnapshotStore {
     /// The newest one of which this holds.
     pub fn newest_where(&self, holds: impl Fn(&SnapshotMeta) -> bool) -> Option<SnapshotFile> {
         lock(&self.shared.files).iter().rev().find(|file| holds(file.meta())).cloned()
+    }
+
+    /// The entries after which there is one, oldest first.
+    pub fn indexes(&self) -> Vec<u64> {
+        lock(&self.shared.files).iter().map(SnapshotFile::index).collect()
+    }
+
+    /// Lets those go that are of states before this entry, except the newest ones: what followed them is gone.
+    pub fn forget_before(&self, index: u64) {
+        let mut files = lock(&self.shared.files);
+        let latest = files.len().saturating_sub(self.shared.keep.latest.max(1));
+        let newest: Vec<u64> = files[latest..].iter().map(SnapshotFile::index).collect();
+        self.shared.remove_where(&mut files, |file| file.index() < index && !newest.contains(&file.index()));
     }
 
     /// Writes a snapshot; when this returns it is durable.
@@ -156,8 +188,13 @@ impl Shared {
         files.retain(|other| other.inner.path != file.inner.path);
         files.push(file.clone());
         files.sort_by_key(SnapshotFile::order);
-        let excess = files.len().saturating_sub(self.keep);
-        for old in files.drain(..excess) {
+        let indexes: Vec<u64> = files.iter().map(SnapshotFile::index).collect();
+        let kept = starts::kept(&indexes, self.keep);
+        self.remove_where(&mut files, |file| !kept.contains(&file.index()));
+    }
+
+    fn remove_where(&self, files: &mut Vec<SnapshotFile>, goes: impl Fn(&SnapshotFile) -> bool) {
+        for old in files.extract_if(.., |file| goes(file)) {
             // What cannot be removed costs space, and is tried again when the node starts.
             if let Err(error) = self.disk.remove(&old.inner.path) {
                 tracing::warn!(file = old.inner.path, %error, "an old snapshot could not be removed");
@@ -268,6 +305,11 @@ impl SnapshotFile {
         }
         let inner = Inner { path: path.to_owned(), file, len, meta: head.meta };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The last entry that its state contains; 0 for the state before all of them.
+    fn index(&self) -> u64 {
+        self.inner.meta.last.map_or(0, |last| last.index)
     }
 
     fn order(&self) -> Option<(u64, u64)> {
@@ -455,5 +497,6 @@ impl<'a> Parts<'a> {
     }
 }
 
+mod starts;
 #[cfg(test)]
 mod tests;

@@ -36,6 +36,12 @@ pub struct NodeConfig {
     pub audit_index: Option<PathBuf>,
     /// Size of a segment of the write-ahead log.
     pub wal_segment_bytes: u64,
+    /// A segment of the journal that has grown to this is sealed.
+    pub journal_segment_bytes: u64,
+    /// So many older snapshots are kept as places at which a replay of the journal can begin, besides those that Raft needs.
+    pub replay_starts: usize,
+    /// Whether this node fetches from the others what its journal lacks.
+    pub fetch_history: bool,
     /// What the key that signs exports is made from. None: a random one, made on the first start and kept in the data folder.
     /// Some: this one, and nothing is written. For simulations, in which nothing may depend on chance.
     pub signing_seed: Option<[u8; 32]>,
@@ -58,6 +64,9 @@ impl NodeConfig {
             pace: None,
             audit_index: None,
             wal_segment_bytes: 16 << 20,
+            journal_segment_bytes: 64 << 20,
+            replay_starts: 8,
+            fetch_history: true,
             signing_seed: None,
         }
     }

@@ -5,6 +5,7 @@
 //!   does while it leads; `lease` says for how long it may act;
 //! - `reads`, `feed` and `status` are for those who only look;
 //! - `founding` and `membership` are how nodes become, and cease to be, members of a group;
+//! - `fetching` asks them for the part of the history that this node lacks;
 //! - `probe` asks the others how they are, and stops a node that has come to believe something else;
 //! - `storage` and `network` are openraft's adapters over `loadline-log` and the service `loadline.v1.Raft`.
 //!
@@ -16,6 +17,7 @@ mod clock;
 mod config;
 mod errors;
 mod feed;
+mod fetching;
 mod forward;
 mod founding;
 mod lease;

@@ -41,7 +41,7 @@ use crate::storage::snapshot::Builder;
 use crate::storage::state_machine::{Machine, Surroundings};
 use crate::storage::{Storage, causes};
 use crate::types::{Metrics, Raft, StoredMembership};
-use crate::{founding, storage};
+use crate::{fetching, founding, storage};
 
 /// How often somebody who waits for a leader looks again, in case nothing tells it of a change.
 const LEADER_LOOK_EVERY: Duration = Duration::from_millis(25);
@@ -137,15 +137,7 @@ impl Node {
             return Err(StartError::OtherName { stored: identity.name.clone(), configured: config.name });
         }
         let figures: Arc<dyn WalObserver> = Arc::new(WalFigures(observer.clone()));
-        let storage = Storage::open(
-            disk.clone(),
-            config.threading,
-            config.wal_segment_bytes,
-            config.pace.clone(),
-            config.audit_index.as_deref(),
-            identity.is_some(),
-            Some(figures),
-        )?;
+        let storage = Storage::open(disk.clone(), &config, identity.is_some(), Some(figures))?;
         let signing_key = match &config.signing_seed {
             Some(seed) => SigningKey::of_seed(seed),
             None => SigningKey::load_or_make(disk.as_ref(), signing::system_seed),
@@ -181,6 +173,9 @@ impl Node {
         inner.spawn(founding::run(inner.clone()));
         inner.spawn(probe::run(inner.clone()));
         inner.spawn(watch_disk(inner.clone()));
+        if inner.config.fetch_history {
+            inner.spawn(fetching::run(inner.clone()));
+        }
         // Not cancelled with the others: it is what ends them.
         inner.tasks.spawn(end_when_stopped(inner.clone()));
         Ok(Self { inner })

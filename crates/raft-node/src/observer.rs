@@ -38,6 +38,12 @@ pub trait NodeObserver: Debug + Send + Sync + 'static {
     fn peer_message_refused(&self) {}
     /// This node became leader.
     fn elected(&self) {}
+    /// So many old segments of the journal were let go.
+    fn history_let_go(&self, _segments: u64) {}
+    /// So many entries are not in the journal of this node.
+    fn history_lacking(&self, _entries: u64) {}
+    /// So many old entries were fetched from another node.
+    fn history_fetched(&self, _entries: u64) {}
     /// The wall clock of a peer is so far ahead (positive) or behind.
     fn clock_skew(&self, _peer: u64, _millis: i64) {}
 }
@@ -114,6 +120,18 @@ impl NodeObserver for Observers {
 
     fn elected(&self) {
         self.each(|one| one.elected());
+    }
+
+    fn history_let_go(&self, segments: u64) {
+        self.each(|one| one.history_let_go(segments));
+    }
+
+    fn history_lacking(&self, entries: u64) {
+        self.each(|one| one.history_lacking(entries));
+    }
+
+    fn history_fetched(&self, entries: u64) {
+        self.each(|one| one.history_fetched(entries));
     }
 
     fn clock_skew(&self, peer: u64, millis: i64) {

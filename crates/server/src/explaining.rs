@@ -26,5 +26,5 @@ pub(crate) fn explain(node: &Node, state: &State, name: &ResourceName) -> Result
         Some(index) => index,
         None => &NoIndex,
     };
-    Explainer { trail: Trail { source: &source, index }, state, nodes: &nodes }.explain(name)
+    Explainer::new(Trail { source: &source, index }, state, &nodes).explain(name)
 }

@@ -63,6 +63,8 @@ impl Pages {
             disk_free_bytes: status.disk_free_bytes,
             disk_reserve_bytes: self.disk_reserve,
             disk_used_bytes: status.disk_used_bytes,
+            journal_bytes: self.node.journal().disk_bytes(),
+            journal_first_index: self.node.journal().first_index().unwrap_or(0),
             unsettled_actions: scaling_figures::unsettled(&state),
             dead_letters: state.dead_letters().count() as u64,
         }

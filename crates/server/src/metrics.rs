@@ -38,6 +38,8 @@ pub(crate) struct Standing {
     pub(crate) disk_free_bytes: u64,
     pub(crate) disk_reserve_bytes: u64,
     pub(crate) disk_used_bytes: u64,
+    pub(crate) journal_bytes: u64,
+    pub(crate) journal_first_index: u64,
     /// By status.
     pub(crate) unsettled_actions: [(&'static str, u64); 4],
     pub(crate) dead_letters: u64,
@@ -89,6 +91,11 @@ pub(crate) struct Metrics {
     snapshot_bytes: Gauge,
     truncated_entries: IntCounter,
     snapshots_installed: IntCounter,
+    journal_bytes: IntGauge,
+    journal_first_index: IntGauge,
+    journal_segments_removed: IntCounter,
+    history_lacking: IntGauge,
+    history_fetched: IntCounter,
 
     pub(crate) grpc_requests: IntCounterVec,
     pub(crate) grpc_duration: HistogramVec,
@@ -228,6 +235,20 @@ impl Metrics {
                 "loadline_snapshots_installed_total",
                 "Times that the state was replaced by a snapshot of the leader.",
             ),
+            journal_bytes: m.gauge("loadline_journal_bytes", "Bytes of the journal on disk."),
+            journal_first_index: m.gauge("loadline_journal_first_index", "The oldest entry in the journal of this node."),
+            journal_segments_removed: m.counter(
+                "loadline_journal_segments_removed_total",
+                "Old segments of the journal that were let go, as journal_retention and journal_bytes_max say.",
+            ),
+            history_lacking: m.gauge(
+                "loadline_journal_lacking_entries",
+                "Entries that a snapshot stood in for, and that the journal of this node does not have yet.",
+            ),
+            history_fetched: m.counter(
+                "loadline_journal_fetched_entries_total",
+                "Old entries that were fetched from another node.",
+            ),
 
             grpc_requests: m.counters(
                 "loadline_grpc_requests_total",
@@ -327,6 +348,8 @@ impl Metrics {
         self.disk_free.set(signed(standing.disk_free_bytes));
         self.disk_reserve.set(signed(standing.disk_reserve_bytes));
         self.disk_used.set(signed(standing.disk_used_bytes));
+        self.journal_bytes.set(signed(standing.journal_bytes));
+        self.journal_first_index.set(signed(standing.journal_first_index));
         for (status, count) in standing.unsettled_actions {
             self.unsettled_actions.with_label_values(&[status]).set(signed(count));
         }
@@ -392,6 +415,18 @@ impl NodeObserver for Metrics {
 
     fn snapshot_installed(&self, _bytes: u64) {
         self.snapshots_installed.inc();
+    }
+
+    fn history_let_go(&self, segments: u64) {
+        self.journal_segments_removed.inc_by(segments);
+    }
+
+    fn history_lacking(&self, entries: u64) {
+        self.history_lacking.set(i64::try_from(entries).unwrap_or(i64::MAX));
+    }
+
+    fn history_fetched(&self, entries: u64) {
+        self.history_fetched.inc_by(entries);
     }
 
     fn peer_message_refused(&self) {

@@ -66,6 +66,8 @@ use crate::waking::Waking;
 const HEALTH_EVERY: Duration = Duration::from_millis(250);
 /// Preallocated, so that a sync need not wait for the file system to record a new length.
 const WAL_SEGMENT_BYTES: u64 = 16 << 20;
+/// Each is as large as the state, and saves a replay up to an eighth of the history.
+const REPLAY_STARTS: usize = 8;
 /// No header of ours comes near it.
 const HEADERS_BYTES_MAX: u32 = 16 << 10;
 
@@ -166,6 +168,10 @@ pub struct World {
     pub threading: Threading,
     /// What the key that signs exports is made from, where nothing may depend on chance.
     pub signing_seed: Option<[u8; 32]>,
+    /// Older snapshots that are kept as starts for replays.
+    pub replay_starts: usize,
+    /// Whether the node fetches from the others what its journal lacks.
+    pub fetch_history: bool,
     /// When the write-ahead log writes, where it has no thread of its own.
     pub pace: Option<Arc<dyn Pace>>,
     /// Where replicas live, by the names that clusters are placed under.
@@ -182,6 +188,7 @@ impl World {
     /// The data folder, plain connections, the clocks of this machine, and the backends that the configuration names.
     pub fn real(config: &ServerConfig) -> Result<World, ServeError> {
         let disk = RealDisk::open(&config.data_dir).map_err(ServeError::DataDir)?;
+        note_program(&disk);
         Ok(World {
             disk: Arc::new(disk),
             wal_segment_bytes: WAL_SEGMENT_BYTES,
@@ -190,12 +197,28 @@ impl World {
             clock: Arc::new(SystemClock),
             threading: Threading::Thread,
             signing_seed: None,
+            replay_starts: REPLAY_STARTS,
+            fetch_history: true,
             pace: None,
             backends: config.open_backends().map_err(ServeError::Backend)?,
             collecting: true,
             witness: Arc::new(Unwatched),
             onlooker: Arc::new(NoObserver),
         })
+    }
+}
+
+/// Notes in the folder which version opens it. A folder that a newer one wrote may hold what this one cannot read: then it stops when it
+/// comes to it, and this says which one does not.
+fn note_program(disk: &RealDisk) {
+    let ours = env!("CARGO_PKG_VERSION");
+    if let Some(noted) = loadline_log::noted_program(disk).filter(|noted| loadline_log::is_newer(noted, ours)) {
+        tracing::warn!(
+            "the data folder was written by version {noted}, and this is version {ours}: what it cannot read, {noted} can"
+        );
+    }
+    if let Err(error) = loadline_log::note_program(disk, ours) {
+        tracing::warn!("the version of this program could not be noted in the data folder: {error}");
     }
 }
 
@@ -219,6 +242,8 @@ where
         pace: world.pace,
         wal_segment_bytes: world.wal_segment_bytes,
         signing_seed: world.signing_seed,
+        replay_starts: world.replay_starts,
+        fetch_history: world.fetch_history,
         ..node_config(&config)
     };
     let observer = Observers(Arc::clone(&metrics) as Arc<dyn NodeObserver>, world.onlooker);

@@ -26,7 +26,9 @@ pub(crate) struct Travel {
 pub(crate) enum TravelError {
     #[error("index {wanted} has not happened yet: this node is at {applied}")]
     NotYet { wanted: u64, applied: u64 },
-    #[error("the journal of this node begins at index {first}, after the time asked for")]
+    #[error(
+        "the journal of this node begins at index {first}, and what was asked for is before the oldest state that is kept with it"
+    )]
     Begins { first: u64 },
     #[error("entry {index} of the journal does not lead where it led")]
     Differs { index: u64 },
@@ -118,7 +120,9 @@ impl Travel {
 
 fn told(error: ReplayError) -> TravelError {
     match error {
-        ReplayError::Begins { first } | ReplayError::Gap { found: Some(first), .. } => TravelError::Begins { first },
+        ReplayError::Begins { first, .. } | ReplayError::Gap { found: Some(first), .. } => {
+            TravelError::Begins { first }
+        }
         ReplayError::Differs { index, .. } => TravelError::Differs { index },
         ReplayError::NotYet { wanted, last } => TravelError::NotYet { wanted, applied: last },
         other => {

@@ -45,6 +45,11 @@ pub fn time_key(time: Time) -> Vec<u8> {
     [&b"t"[..], &time.as_millis().to_be_bytes()].concat()
 }
 
+/// Whether a key is of that kind.
+pub fn is_time_key(key: &[u8]) -> bool {
+    key.first() == Some(&b't')
+}
+
 /// The length comes first: "demo" must not find "demo2".
 fn text_key(letter: u8, text: &str) -> Vec<u8> {
     let cut = &text.as_bytes()[..text.len().min(TEXT_BYTES_MAX)];
@@ -53,40 +58,45 @@ fn text_key(letter: u8, text: &str) -> Vec<u8> {
 }
 
 impl Applied {
-    /// Under which keys this entry can be found, each once. None for an entry that only told the time, or signals from which
-    /// nothing followed: several per second would bury everything else.
+    /// Under which keys this entry can be found: see [`entry_keys`].
     pub fn index_keys(&self, entry: &Sealed) -> Vec<Vec<u8>> {
-        let mut keys = Vec::new();
-        for request in &entry.entry().requests {
-            if request.commands.iter().all(is_routine) {
-                continue;
-            }
-            keys.push(actor_key(&request.actor.name));
-            keys.extend(request.commands.iter().map(|command| command_key(command.kind())));
-        }
-        let signal = |event: &&Event| {
-            matches!(
-                event,
-                Event::SignalsReported { .. }
-                    | Event::CollectorHeard { .. }
-                    | Event::CourseNoted { .. }
-                    | Event::SignalFailed { .. }
-            )
-        };
-        let told = || self.events.iter().filter(|event| !signal(event));
-        keys.extend(told().map(|event| event_key(event.kind())));
-        keys.extend(told().filter_map(|event| event.cluster()).map(cluster_key));
-        let ends = |event: &&Event| matches!(event.kind(), Event::ACTION_SETTLED | Event::OPERATION_ENDED);
-        let ended = told().filter(ends).filter_map(|event| Some((event.cluster()?, event.kind())));
-        keys.extend(ended.map(|(cluster, kind)| cluster_event_key(cluster, kind)));
-        keys.extend(resource_changes(&self.events).iter().map(|change| resource_key(&change.name)));
-        if !keys.is_empty() {
-            keys.push(time_key(self.time));
-        }
-        keys.sort_unstable();
-        keys.dedup();
-        keys
+        entry_keys(entry, &self.events, self.time)
     }
+}
+
+/// Under which keys an entry with these events can be found, each once. None for an entry that only told the time, or signals from
+/// which nothing followed: several per second would bury everything else.
+pub fn entry_keys(entry: &Sealed, events: &[Event], time: Time) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    for request in &entry.entry().requests {
+        if request.commands.iter().all(is_routine) {
+            continue;
+        }
+        keys.push(actor_key(&request.actor.name));
+        keys.extend(request.commands.iter().map(|command| command_key(command.kind())));
+    }
+    let signal = |event: &&Event| {
+        matches!(
+            event,
+            Event::SignalsReported { .. }
+                | Event::CollectorHeard { .. }
+                | Event::CourseNoted { .. }
+                | Event::SignalFailed { .. }
+        )
+    };
+    let told = || events.iter().filter(|event| !signal(event));
+    keys.extend(told().map(|event| event_key(event.kind())));
+    keys.extend(told().filter_map(|event| event.cluster()).map(cluster_key));
+    let ends = |event: &&Event| matches!(event.kind(), Event::ACTION_SETTLED | Event::OPERATION_ENDED);
+    let ended = told().filter(ends).filter_map(|event| Some((event.cluster()?, event.kind())));
+    keys.extend(ended.map(|(cluster, kind)| cluster_event_key(cluster, kind)));
+    keys.extend(resource_changes(events).iter().map(|change| resource_key(&change.name)));
+    if !keys.is_empty() {
+        keys.push(time_key(time));
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    keys
 }
 
 /// What comes all the time and is only worth finding for what followed from it.

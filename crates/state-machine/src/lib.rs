@@ -111,7 +111,7 @@ pub use scaling::what_if::{
     PlanActivity, PlanCrashes, PlanError, PlanHydration, PlanInput, PlanOutput, PlanReplica, PlanState, PlanStrategy,
     plan,
 };
-pub use settings::{SettingValue, SettingView};
+pub use settings::{JournalLimits, SettingValue, SettingView};
 pub use signals::collectors::Collector;
 pub use signals::replica::{Crash, CrashCount, Hydration, Notice, NoticeKind, Replica};
 pub use signals::report::{ClusterRef, ClusterReport, Observation, ReportReceipt, Seen, check_report};

@@ -12,7 +12,7 @@ use crate::names::{check_name, shortened};
 use crate::resource::check_etag;
 use crate::scaling::knobs::Knobs;
 use crate::table::{Key, Table};
-use crate::{Event, Field, Rejection, ResourceName, Revision, RulesVersion, Span, zones};
+use crate::{Event, Field, Rejection, ResourceName, Revision, RulesVersion, Span, State, zones};
 
 /// What a setting holds. New kinds go at the end: the place is the number in the log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -79,6 +79,20 @@ enum Kind {
     /// The name of a time zone; nothing is UTC, which is the default.
     Zone,
 }
+
+pub(crate) const JOURNAL_RETENTION: Definition = Definition {
+    name: "journal_retention",
+    description: "How long each node keeps its journal, the history that audits read; 0s: for ever.",
+    kind: Kind::Span { default: Span::from_millis(0), min: Span::from_millis(0), max: Span::from_days(36_500) },
+    since: RulesVersion(1),
+};
+
+pub(crate) const JOURNAL_BYTES_MAX: Definition = Definition {
+    name: "journal_bytes_max",
+    description: "How many bytes of journal each node keeps; the oldest go first. 0: no limit.",
+    kind: Kind::Count { default: 0, min: 0, max: 1 << 60 },
+    since: RulesVersion(1),
+};
 
 pub(crate) const REQUEST_WINDOW: Definition = Definition {
     name: "request_window",
@@ -243,6 +257,8 @@ const DEFINITIONS: &[Definition] = &[
     AUTO_SCALING_STUCK_AFTER,
     DEFAULT_BACKEND,
     ENABLE_AUTO_SCALING,
+    JOURNAL_BYTES_MAX,
+    JOURNAL_RETENTION,
     REQUEST_WINDOW,
     REQUEST_WINDOW_COUNT,
     SCALE_TO_ZERO_COLD_START_TIMEOUT,
@@ -410,6 +426,29 @@ impl Settings {
             SettingValue::Count(count) => count,
             other => unreachable!("{} holds {other:?}, which neither decide nor decode lets in", definition.name),
         }
+    }
+}
+
+/// How much of the journal a node keeps, as the group has set it. Nothing that `apply` derives depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalLimits {
+    /// None: for ever.
+    pub age_max: Option<Span>,
+    /// None: as many as there are.
+    pub bytes_max: Option<u64>,
+}
+
+impl JournalLimits {
+    /// Whether everything is kept.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl State {
+    pub fn journal_limits(&self) -> JournalLimits {
+        let (age, bytes) = (self.settings.span(&JOURNAL_RETENTION), self.settings.count(&JOURNAL_BYTES_MAX));
+        JournalLimits { age_max: (age > Span::default()).then_some(age), bytes_max: (bytes > 0).then_some(bytes) }
     }
 }
 

@@ -24,7 +24,8 @@ impl Explainer<'_> {
         let Some(earliest) = wanted.iter().map(|it| it.as_of).min() else { return Ok(BTreeMap::new()) };
         // What was seen at a time came at that time or later.
         let before = Time::from_millis(earliest.as_millis().saturating_sub(1));
-        let first = self.trail.not_after(before)?.map_or(1, |index| index + 1).max(up_to.saturating_sub(ENTRIES_MAX));
+        let first =
+            self.trail.not_after(before)?.map_or(1, |index| index + 1).max(up_to.saturating_sub(ENTRIES_MAX)).max(1);
         let mut found: BTreeMap<String, (bool, Origin)> = BTreeMap::new();
         self.trail.walk(first, up_to, |opened| {
             for (cause, event) in &opened.events {
@@ -49,6 +50,10 @@ impl Explainer<'_> {
             }
             true
         })?;
+        let exact = |it: &Wanted| found.get(&it.name).is_some_and(|(exact, _)| *exact);
+        if !wanted.iter().all(exact) {
+            self.depends_on(first - 1, up_to);
+        }
         Ok(found.into_iter().map(|(name, (_, origin))| (name, origin)).collect())
     }
 }

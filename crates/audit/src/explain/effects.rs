@@ -32,6 +32,7 @@ impl Explainer<'_> {
         let to = self.end().min(from.saturating_add(ENTRIES_MAX));
         let names = self.names();
         let mut found = Found::default();
+        let mut walked = to;
         self.trail.walk(action.id.index.0 + 1, to, |opened| {
             for (cause, event) in &opened.events {
                 if event.cluster() != Some(action.cluster) {
@@ -74,8 +75,13 @@ impl Explainer<'_> {
                 Call::DropReplica(_) => found.gone,
                 _ => true,
             };
-            !(replica && found.decided && found.begun)
+            let all = replica && found.decided && found.begun;
+            if all {
+                walked = opened.index;
+            }
+            !all
         })?;
+        self.depends_on(action.id.index.0, walked);
         if found.ended.is_none() && action.operation.is_some() {
             let text = "its operation has not ended, as far as this goes";
             let fact = facts.add("effect", "operation", text, Origin::default());

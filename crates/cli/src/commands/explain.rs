@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use loadline_api::scaling as wire;
 use loadline_audit::explain::{Explainer, Story};
-use loadline_audit::{Moment, Scanned, Trail, replay, with_causes};
+use loadline_audit::{Moment, Scanned, Trail, TrailError, replay, with_causes};
 use loadline_client::v1::ExplainResponse;
 use loadline_client::{ExplainAt, Kind};
 use loadline_state_machine::{ResourceName, State};
@@ -40,11 +40,19 @@ pub(crate) fn offline(args: &ExplainArgs, format: Format, console: &mut Console)
     let state = replay(&*history.source, start, to, |_| bar.one())?.state;
     drop(bar);
     let mut bar = Entries::start("looking through it", history.len(), console.watched);
-    let failed = |error: loadline_audit::TrailError| Failed::new(Exit::Failure, with_causes(&error));
+    let failed = |error: TrailError| {
+        let exit = match error {
+            TrailError::Lacks { .. } => Exit::NotFound,
+            TrailError::Several { .. } => Exit::Usage,
+            _ => Exit::Failure,
+        };
+        Failed::new(exit, with_causes(&error))
+    };
     let index = Scanned::read(&*history.source, || bar.one()).map_err(failed)?;
     drop(bar);
     let trail = Trail { source: &*history.source, index: &index };
-    let story = Explainer { trail, state: &state, nodes: &BTreeMap::new() }.explain(&wanted).map_err(failed)?;
+    let nodes = BTreeMap::new();
+    let story = Explainer::new(trail, &state, &nodes).explain(&wanted).map_err(failed)?;
     let missing = || Failed::new(Exit::NotFound, format!("there was no {name} at index {}", state.applied()));
     show(&name, &answer(&story.ok_or_else(missing)?, &state), format, console)
 }

@@ -112,8 +112,10 @@ pub(super) fn check(db: &sled::Db, journal: &Journal, closed_in_order: bool) -> 
     let Some((_, mark)) = marks.last_key_value() else {
         return Ok(Found::Usable { through: None });
     };
-    // The oldest and the newest: whoever has the same records at both ends has the same between, the hashes are a chain.
-    for mark in marks.values().next().into_iter().chain([mark]) {
+    // The oldest and the newest: whoever has the same records at both ends has the same between, the hashes are a chain. What the
+    // journal has let go cannot be compared any more; it is found, and shown to nobody.
+    let first = journal.first_index();
+    for mark in marks.values().find(|mark| Some(mark.last) >= first).into_iter().chain([mark]) {
         if journal.hash_at(mark.last)? != Some(mark.hash) {
             return Ok(Found::Unusable("it belongs to another journal"));
         }

@@ -288,3 +288,52 @@ fn what_cannot_be_written_is_an_error_of_a_later_insert_and_nobody_waits_for_it(
     assert!(refused > 0);
     assert!(index.insert(&record(1_000_000, 0)).is_err());
 }
+
+#[test]
+fn entries_that_came_later_and_are_older_are_found_after_it_was_made_anew() {
+    let (dir, disk) = (TempDir::new().unwrap(), ModelDisk::new(1));
+    let journal = Journal::open(Arc::new(disk.reopen()), JournalOptions::default()).unwrap();
+    journal.start_after(400, record(400, 0).hash).unwrap();
+    for index in 401..900 {
+        journal.append(record(index, 0)).unwrap();
+    }
+    let index = AuditIndex::open(dir.path(), &journal).unwrap();
+    assert_eq!(index.find(b"cluster/", None, usize::MAX).unwrap().last(), Some(&401));
+    let gap = journal.gaps().unwrap().remove(0);
+    let filling = journal.fill(gap).unwrap();
+    filling.add((1..=400).map(|index| record(index, 0)).collect()).unwrap();
+    assert!(filling.finish().unwrap());
+    index.make_anew();
+    // Whatever is applied meanwhile is not lost, either.
+    for next in 900..1_000 {
+        journal.append(record(next, 0)).unwrap();
+        index.insert(&record(next, 0)).unwrap();
+    }
+    let expected: Vec<u64> = (1..1_000).rev().collect();
+    let give_up = std::time::Instant::now() + PATIENCE;
+    while index.find(b"cluster/", None, usize::MAX).unwrap() != expected {
+        assert!(std::time::Instant::now() < give_up, "the index is not made anew");
+        std::thread::yield_now();
+    }
+    drop(index);
+    let index = AuditIndex::open(dir.path(), &journal).unwrap();
+    assert_eq!(index.find(b"cluster/", None, usize::MAX).unwrap(), expected);
+}
+
+#[test]
+fn what_the_journal_has_let_go_does_not_make_the_index_doubtful() {
+    let (dir, disk) = (TempDir::new().unwrap(), ModelDisk::new(1));
+    let options = JournalOptions { segment_bytes: 2_000, block_bytes: 500 };
+    let journal = Journal::open(Arc::new(disk.reopen()), options).unwrap();
+    for index in 1..1_000 {
+        journal.append(record(index, 0)).unwrap();
+    }
+    drop(AuditIndex::open(dir.path(), &journal).unwrap());
+    let through = journal.sealed_segments().iter().map(|segment| segment.last).rfind(|last| *last < 600).unwrap();
+    journal.let_go(through).unwrap();
+    let index = AuditIndex::open(dir.path(), &journal).unwrap();
+    // It was not made again: what is gone is still found, and whoever looks it up in the journal is told so.
+    let found = index.find(b"cluster/", Some(600), 1_000).unwrap();
+    assert_eq!(found.last(), Some(&1));
+    assert!(matches!(journal.read(1, 1), Err(JournalError::Missing { .. })));
+}

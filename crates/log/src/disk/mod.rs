@@ -10,6 +10,7 @@
 //! - a sector (512 bytes) is written as a whole or not at all, and in no particular order;
 //! - what a *failed* sync covered may be lost even when a later sync succeeds.
 
+mod below;
 mod model;
 mod real;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod tests;
 
 use std::{fmt, io, sync::Arc};
 
+pub(crate) use below::Below;
 pub use model::{ModelDisk, SyncHold};
 pub use real::{Holder, OpenError, RealDisk};
 
@@ -98,7 +100,7 @@ pub(crate) fn ensure_dir(disk: &dyn Disk, dir: &str) -> io::Result<()> {
         disk.create_dir(dir)?;
     }
     // Also when it exists: the process that created it may have died before it synced the name.
-    disk.sync_dir("")
+    disk.sync_dir(dir.rsplit_once('/').map_or("", |(parent, _)| parent))
 }
 
 /// Puts a complete file in place: temp, fsync, rename, fsync of the folder. At every instant the name `path` holds the

@@ -188,8 +188,16 @@ impl Packer {
 
 /// Unpacks the records of a block. They share one buffer.
 pub(crate) fn unpack(body: &[u8]) -> Result<Vec<JournalRecord>, Malformed> {
+    unpack_at_most(body, RAW_BYTES_MAX)
+}
+
+/// The same of a block that somebody else made: its head decides how much memory is taken.
+pub(super) fn unpack_at_most(body: &[u8], raw_bytes_max: u64) -> Result<Vec<JournalRecord>, Malformed> {
     let mut fields = Fields(body);
     let head = BlockHead::decode(&mut fields)?;
+    if head.raw_bytes > raw_bytes_max {
+        return Err(Malformed("a block is larger than any that is taken"));
+    }
     let raw_bytes = usize::try_from(head.raw_bytes).map_err(|_| Malformed("a block is larger than memory"))?;
     let raw = zstd::bulk::decompress(fields.rest(), raw_bytes).map_err(|_| Malformed("a block cannot be unpacked"))?;
     if raw.len() != raw_bytes {

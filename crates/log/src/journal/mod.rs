@@ -7,11 +7,15 @@
 //! - [`format`]: the bytes · [`writer`]: blocks and segments · [`read`]: finding and unpacking blocks
 //! - [`recovery`]: opening after a crash, checking the whole
 //!
-//! Not here: what entries, events and keys mean; and retention (segments stay until somebody decides otherwise).
+//! - [`retention`]: letting the oldest segments go · [`filling`]: what was fetched of what it lacks
+//!
+//! Not here: what entries, events and keys mean; and when to let something go.
 
+mod filling;
 pub(crate) mod format;
 mod read;
 mod recovery;
+mod retention;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -25,9 +29,14 @@ use std::{
 use bytes::Bytes;
 
 use self::{
+    filling::Filled,
     format::{BlockPlace, Hash, Packer},
     read::{Block, BlockCache, Located},
     writer::Mark,
+};
+pub use self::{
+    filling::{Filling, Gap},
+    retention::JournalSegment,
 };
 use crate::{
     HOW_TO_RECOVER,
@@ -90,8 +99,15 @@ pub enum JournalError {
     Missing { index: u64, next: Option<u64> },
     #[error("the journal has failed and takes nothing more: {reason}")]
     Failed { reason: String },
+    /// They came from another node.
+    #[error("these are not records of a journal: {what}")]
+    NotRecords { what: String },
     #[error("the journal is closed")]
     Closed,
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
 }
 
 fn io_error(doing: impl Into<String>) -> impl FnOnce(io::Error) -> JournalError {
@@ -108,6 +124,16 @@ pub struct JournalSummary {
     pub gaps: u64,
 }
 
+/// Records, of which there must be some, as one node sends them to another.
+pub fn pack_records(records: &[JournalRecord]) -> io::Result<Vec<u8>> {
+    Packer::new()?.pack(&Hash::default(), records)
+}
+
+/// What [`pack_records`] made. More than so many bytes are not unpacked: whoever sent it says how many there are.
+pub fn unpack_records(bytes: &[u8], bytes_max: u64) -> Result<Vec<JournalRecord>, JournalError> {
+    format::unpack_at_most(bytes, bytes_max).map_err(|error| JournalError::NotRecords { what: error.to_string() })
+}
+
 /// The journal. Clones are handles of the same one; when the last is dropped it is closed.
 #[derive(Clone, Debug)]
 pub struct Journal {
@@ -121,6 +147,8 @@ struct Shared {
     syncing: Mutex<()>,
     inner: Mutex<Inner>,
     cache: BlockCache,
+    /// Gaps that were filled from elsewhere, oldest first.
+    filled: Mutex<Vec<Filled>>,
 }
 
 /// A segment. Only the one that is appended to is kept open: history grows for ever, and file handles must not.
@@ -157,8 +185,8 @@ struct Inner {
     blocks: Vec<Block>,
     /// Entries whose hash is known from the head of a segment.
     bases: Vec<(u64, Hash)>,
-    /// Bytes of the sealed segments.
-    sealed_bytes: u64,
+    /// The sealed segments, oldest first.
+    sealed: Vec<SealedSegment>,
     /// The segment that is appended to; none before the first record and after a seal.
     current: Option<Current>,
     /// The number of the newest segment.
@@ -176,6 +204,15 @@ struct Inner {
     synced_index: Option<u64>,
     failed: Option<String>,
     closed: bool,
+}
+
+/// A segment that nothing is added to any more.
+#[derive(Clone, Copy, Debug)]
+struct SealedSegment {
+    number: u64,
+    /// The last entry that it accounts for.
+    last: Option<u64>,
+    bytes: u64,
 }
 
 /// The segment that is appended to.
@@ -198,8 +235,15 @@ impl Journal {
         let mut inner = recovery::recover(disk, options)?;
         inner.write_mark(Mark::Opened)?;
         inner.synced_index = inner.written.map(|(index, _)| index);
-        let shared = Shared { syncing: Mutex::new(()), inner: Mutex::new(inner), cache: BlockCache::default() };
-        Ok(Self { shared: Arc::new(shared) })
+        let shared = Shared {
+            syncing: Mutex::new(()),
+            inner: Mutex::new(inner),
+            cache: BlockCache::default(),
+            filled: Mutex::default(),
+        };
+        let journal = Self { shared: Arc::new(shared) };
+        journal.open_filled()?;
+        Ok(journal)
     }
 
     /// Adds a record. One that is there already is skipped if it is the same (entries are applied again after a crash)
@@ -255,6 +299,9 @@ impl Journal {
         let _syncing = lock(&self.shared.syncing);
         let mut inner = self.usable()?;
         inner.guarded(Inner::write_block)?;
+        if inner.current.as_ref().is_some_and(|current| current.len >= inner.options.segment_bytes) {
+            return inner.guarded(Inner::seal);
+        }
         let last = inner.written.map(|(index, _)| index);
         let Some(current) = inner.current.clone() else {
             inner.synced_index = last;
@@ -274,9 +321,13 @@ impl Journal {
 
     /// The first record that can be read.
     pub fn first_index(&self) -> Option<u64> {
-        let inner = lock(&self.shared.inner);
-        let written = inner.blocks.first().map(|block| block.place.first);
-        written.or_else(|| inner.waiting.first().map(|record| record.index))
+        let own = {
+            let inner = lock(&self.shared.inner);
+            let written = inner.blocks.first().map(|block| block.place.first);
+            written.or_else(|| inner.waiting.first().map(|record| record.index))
+        };
+        let filled = lock(&self.shared.filled).first().map(|filled| *filled.entries.start());
+        own.into_iter().chain(filled).min()
     }
 
     /// The records that can be read, as stretches without a gap, in their order.
@@ -284,9 +335,19 @@ impl Journal {
         let inner = lock(&self.shared.inner);
         let written = inner.blocks.iter().map(|block| (block.place.first, u64::from(block.place.count)));
         let waiting = inner.waiting.iter().map(|record| (record.index, 1));
-        let mut stretches: Vec<RangeInclusive<u64>> = Vec::new();
+        let mut own: Vec<RangeInclusive<u64>> = Vec::new();
         for (first, count) in written.chain(waiting) {
             let last = first + count - 1;
+            match own.last_mut() {
+                Some(stretch) if *stretch.end() + 1 == first => *stretch = *stretch.start()..=last,
+                _ => own.push(first..=last),
+            }
+        }
+        drop(inner);
+        own.extend(lock(&self.shared.filled).iter().map(|filled| filled.entries.clone()));
+        own.sort_by_key(|stretch| *stretch.start());
+        let mut stretches: Vec<RangeInclusive<u64>> = Vec::new();
+        for (first, last) in own.into_iter().map(RangeInclusive::into_inner) {
             match stretches.last_mut() {
                 Some(stretch) if *stretch.end() + 1 == first => *stretch = *stretch.start()..=last,
                 _ => stretches.push(first..=last),
@@ -307,8 +368,11 @@ impl Journal {
 
     /// Bytes that the segments occupy.
     pub fn disk_bytes(&self) -> u64 {
+        let filled: u64 = lock(&self.shared.filled).iter().map(|filled| filled.journal.disk_bytes()).sum();
         let inner = lock(&self.shared.inner);
-        inner.sealed_bytes + inner.current.as_ref().map_or(0, |current| current.len)
+        filled
+            + inner.sealed.iter().map(|segment| segment.bytes).sum::<u64>()
+            + inner.current.as_ref().map_or(0, |current| current.len)
     }
 
     /// Records from `from` on, up to the end or the next gap: at least one if there is any, then as many as fit into
@@ -322,11 +386,21 @@ impl Journal {
             let located = lock(&self.shared.inner).locate(next);
             let records = match located {
                 Located::Waiting(records) => Arc::new(records),
-                Located::Block(block) => self.shared.cache.records(&block)?,
-                Located::Nowhere { next } if found.is_empty() => {
-                    return Err(JournalError::Missing { index: from, next });
-                }
-                Located::Nowhere { .. } | Located::Behind => return Ok(found),
+                Located::Block(block) => match self.shared.cache.records(&block) {
+                    // It was let go just now.
+                    Err(JournalError::Io { source, .. }) if is_gone(&source) && !self.has(next) => continue,
+                    records => records?,
+                },
+                Located::Nowhere { next: written } => match self.filled_at(next) {
+                    Some(filled) => Arc::new(filled.journal.read(next, bytes_max.saturating_sub(bytes))?),
+                    None if found.is_empty() => {
+                        let filled = self.filled_after(from);
+                        let next = [written, filled].into_iter().flatten().min();
+                        return Err(JournalError::Missing { index: from, next });
+                    }
+                    None => return Ok(found),
+                },
+                Located::Behind => return Ok(found),
             };
             for record in records.iter().filter(|record| record.index >= next) {
                 bytes = bytes.saturating_add(record.bytes());
@@ -354,8 +428,18 @@ impl Journal {
             |records: &[JournalRecord]| records.iter().find(|record| record.index == index).map(|record| record.hash);
         match located {
             Located::Waiting(records) => Ok(of(&records)),
-            Located::Block(block) => Ok(of(&self.shared.cache.records(&block)?)),
-            Located::Nowhere { .. } | Located::Behind => Ok(None),
+            Located::Block(block) => match self.shared.cache.records(&block) {
+                Err(JournalError::Io { source, .. }) if is_gone(&source) && !self.has(index) => Ok(None),
+                records => Ok(of(&records?)),
+            },
+            // The hash before the first entry that is there is known, too.
+            Located::Nowhere { .. } => {
+                match self.filled_at(index).or_else(|| self.filled_at(index.saturating_add(1))) {
+                    Some(filled) => filled.journal.hash_at(index),
+                    None => Ok(None),
+                }
+            }
+            Located::Behind => Ok(None),
         }
     }
 
@@ -366,7 +450,15 @@ impl Journal {
         let (disk, number) = (inner.disk.clone(), inner.number);
         let end = inner.current.as_ref().map(|current| current.len);
         drop(inner);
-        recovery::verify(&*disk, number, end)
+        let mut summary = recovery::verify(&*disk, number, end)?;
+        for filled in lock(&self.shared.filled).clone() {
+            let part = filled.journal.verify()?;
+            summary.segments += part.segments;
+            summary.blocks += part.blocks;
+            summary.records += part.records;
+            summary.gaps = summary.gaps.saturating_sub(1);
+        }
+        Ok(summary)
     }
 
     /// Makes everything durable, notes that it was closed in order, and stops. Later calls fail.
@@ -387,6 +479,11 @@ impl Journal {
             None if inner.closed => Err(JournalError::Closed),
             None => Ok(inner),
         }
+    }
+
+    /// Whether there is a block with this record.
+    fn has(&self, index: u64) -> bool {
+        matches!(lock(&self.shared.inner).locate(index), Located::Block(_))
     }
 
     fn check_same(&self, index: u64, hash: &Hash) -> Result<(), JournalError> {

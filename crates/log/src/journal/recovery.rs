@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::{
-    Current, Inner, JournalError, JournalOptions, JournalSummary, SegmentFile,
+    Current, Inner, JournalError, JournalOptions, JournalSummary, SealedSegment, SegmentFile,
     format::{self, BlockHead, BlockPlace, Hash, Head, Packer, SEAL_BYTES, Seal},
     io_error,
     read::Block,
@@ -30,7 +30,7 @@ pub(super) fn recover(disk: SharedDisk, options: JournalOptions) -> Result<Inner
         options,
         blocks: Vec::new(),
         bases: Vec::new(),
-        sealed_bytes: 0,
+        sealed: Vec::new(),
         current: None,
         number: numbers.last().copied().unwrap_or(0),
         chain: Hash::default(),
@@ -167,7 +167,8 @@ impl Opening {
         inner.written = seal.last;
         inner.chain = seal.chain;
         inner.link = seal_crc;
-        inner.sealed_bytes += len;
+        let last = seal.last.map(|(last, _)| last);
+        inner.sealed.push(SealedSegment { number: self.segment.number, last, bytes: len });
         Ok(Some(index_at))
     }
 

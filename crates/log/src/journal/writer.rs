@@ -4,7 +4,7 @@
 use std::io;
 
 use super::{
-    Current, Inner, JournalError, SegmentFile,
+    Current, Inner, JournalError, SealedSegment, SegmentFile,
     format::{self, BlockPlace, Hash, Head, Seal},
     io_error,
     read::Block,
@@ -131,7 +131,8 @@ impl Inner {
         self.sync_current()?;
         if let Some(sealed) = self.current.take() {
             sealed.segment.let_go();
-            self.sealed_bytes += sealed.len;
+            let (number, last) = (sealed.segment.number, self.written.map(|(last, _)| last));
+            self.sealed.push(SealedSegment { number, last, bytes: sealed.len });
         }
         Ok(())
     }

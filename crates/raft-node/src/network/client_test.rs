@@ -106,6 +106,10 @@ impl Raft for Peer {
         no()
     }
 
+    async fn read_history(&self, _: Request<wire::ReadHistoryRequest>) -> Answer<wire::ReadHistoryResponse> {
+        no()
+    }
+
     async fn join(&self, _: Request<wire::JoinRequest>) -> Answer<wire::JoinResponse> {
         no()
     }

@@ -25,6 +25,8 @@ pub(crate) enum Purpose {
     /// Requests for the leader. There can be so many that others would have to wait behind them.
     Forward,
     Questions,
+    /// Pages of old entries. They are large, and nobody is in a hurry for them.
+    History,
 }
 
 /// Connections, made once and shared.
@@ -96,6 +98,16 @@ impl Links {
     ) -> Result<wire::ProposeResponse, Status> {
         let mut client = self.client(address, Purpose::Forward)?;
         within(within_time, client.propose(request)).await
+    }
+
+    pub(crate) async fn read_history(
+        &self,
+        address: &str,
+        request: wire::ReadHistoryRequest,
+        within_time: Duration,
+    ) -> Result<wire::ReadHistoryResponse, Status> {
+        let mut client = self.client(address, Purpose::History)?;
+        within(within_time, client.read_history(request)).await
     }
 
     pub(crate) async fn read_index(

@@ -18,7 +18,7 @@ use crate::config::check_address;
 use crate::errors::{Malformed, MembershipError};
 use crate::node::{Inner, Running};
 use crate::types::AppendEntriesRequest;
-use crate::{forward, founding};
+use crate::{fetching, forward, founding};
 
 /// See the module's header.
 #[derive(Debug, Clone)]
@@ -204,6 +204,18 @@ impl raft_server::Raft for RaftService {
         self.addressed(request.into_inner().envelope)?;
         let read = self.inner.read_index_here().await.ok_or_else(not_leader)?;
         Ok(Response::new(wire::ReadIndexResponse { read_log_id: Some(convert::log_id_out(&read)) }))
+    }
+
+    async fn read_history(
+        &self,
+        request: Request<wire::ReadHistoryRequest>,
+    ) -> Result<Response<wire::ReadHistoryResponse>, Status> {
+        let wire::ReadHistoryRequest { envelope, first, last } = request.into_inner();
+        self.addressed(envelope)?;
+        if first == 0 || last < first {
+            return Err(self.refuse(&Malformed::wrong("last", format!("{first} to {last} are no entries"))));
+        }
+        fetching::page(&self.inner, first, last).await.map(Response::new)
     }
 
     async fn probe(&self, request: Request<wire::ProbeRequest>) -> Result<Response<wire::ProbeResponse>, Status> {

@@ -7,22 +7,28 @@ mod audit;
 pub(crate) mod log_store;
 pub(crate) mod membership_record;
 pub(crate) mod published;
+pub(crate) mod retention;
 pub(crate) mod snapshot;
 pub(crate) mod state_machine;
 #[cfg(test)]
 mod suite_test;
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
-use loadline_log::{Journal, JournalOptions, Pace, SharedDisk, SnapshotStore, Threading, Wal, WalObserver, WalOptions};
+use loadline_log::{
+    Journal, JournalOptions, SharedDisk, SnapshotStore, SnapshotsKept, Threading, Wal, WalObserver, WalOptions,
+};
 
 pub(crate) use self::audit::Audit;
+use crate::config::NodeConfig;
 use crate::errors::StartError;
 
-/// Snapshots that stay on disk: the last one, and the one before it in case a transfer of it is under way.
+/// Snapshots that Raft needs: the last one, and the one before it in case a transfer of it is under way.
 const SNAPSHOTS_KEPT: usize = 2;
+
+/// Entries between two snapshots that are kept as starts for replays. A replay from one to the next takes some seconds.
+const STARTS_EVERY: u64 = 50_000;
 
 /// Everything of this node that survives it.
 #[derive(Debug, Clone)]
@@ -39,18 +45,29 @@ impl Storage {
     /// `expect_existing`: this folder has stood in a group before, so an empty log would be a lost one.
     pub(crate) fn open(
         disk: SharedDisk,
-        threading: Threading,
-        segment_bytes: u64,
-        pace: Option<Arc<dyn Pace>>,
-        audit_index: Option<&Path>,
+        config: &NodeConfig,
         expect_existing: bool,
         observer: Option<Arc<dyn WalObserver>>,
     ) -> Result<Self, StartError> {
+        let NodeConfig { threading, wal_segment_bytes: segment_bytes, pace, audit_index, replay_starts, .. } = config;
+        let (threading, segment_bytes, pace) = (*threading, *segment_bytes, pace.clone());
         let options = WalOptions { segment_bytes, threading, pace, observer, expect_existing, ..WalOptions::default() };
         let wal = Wal::open(disk.clone(), options).map_err(StartError::Wal)?;
-        let snapshots = SnapshotStore::open(disk.clone(), SNAPSHOTS_KEPT).map_err(StartError::Snapshots)?;
-        let journal = Journal::open(disk.clone(), JournalOptions::default()).map_err(StartError::Journal)?;
-        let audit = audit_index.map(|path| Audit::open(path, &journal)).transpose().map_err(StartError::AuditIndex)?;
+        let snapshots = SnapshotStore::open(
+            disk.clone(),
+            SnapshotsKept { latest: SNAPSHOTS_KEPT, starts_max: *replay_starts, starts_every: STARTS_EVERY },
+        )
+        .map_err(StartError::Snapshots)?;
+        let journal = Journal::open(
+            disk.clone(),
+            JournalOptions { segment_bytes: config.journal_segment_bytes, ..JournalOptions::default() },
+        )
+        .map_err(StartError::Journal)?;
+        let audit = audit_index
+            .as_deref()
+            .map(|path| Audit::open(path, &journal))
+            .transpose()
+            .map_err(StartError::AuditIndex)?;
         Ok(Self { disk, wal, snapshots, journal, audit, threading })
     }
 

@@ -9,7 +9,7 @@ use loadline_state_machine::{Hash, LogIndex, State};
 use openraft::{RaftSnapshotBuilder, Snapshot};
 
 use super::published::View;
-use super::{Storage, io_error, membership_record};
+use super::{Storage, io_error, membership_record, retention};
 use crate::clock::Clock;
 use crate::errors::Malformed;
 use crate::observer::NodeObserver;
@@ -79,7 +79,7 @@ impl Builder {
             incarnation: view.state.incarnation(),
         };
         let storage = self.storage.clone();
-        let file = self
+        let (file, gone) = self
             .storage
             .off_thread(move || {
                 // First the journal: once the snapshot is there, Raft may purge the only other copy of these entries.
@@ -87,9 +87,11 @@ impl Builder {
                     storage.journal.sync().map_err(|error| io_error(&error))?;
                 }
                 let body = view.state.encode();
-                storage.snapshots.write(&stored, &body).map_err(|error: SnapshotError| io_error(&error))
+                let file = storage.snapshots.write(&stored, &body).map_err(|error: SnapshotError| io_error(&error))?;
+                Ok((file, retention::let_go(&storage, &view.state)))
             })
             .await?;
+        self.observer.history_let_go(gone);
         self.observer.snapshot_built(self.clock.boottime().saturating_sub(started), file.len());
         Ok(file)
     }

@@ -15,6 +15,7 @@ use super::published::Published;
 use super::snapshot::{Builder, RaftSnapshot, SnapshotData};
 use super::state_machine::{Machine, Surroundings};
 use crate::clock::SystemClock;
+use crate::config::NodeConfig;
 use crate::observer::NoObserver;
 use crate::stop::StopSignal;
 use crate::types::{Entry, EntryPayload, LogId, SnapshotMeta, StoredMembership, Types, new_log_id, term};
@@ -71,7 +72,13 @@ where
 {
     async fn build(&self) -> Result<(G, LogStore, Bridged), StorageError<Types>> {
         let (disk, guard) = self.0();
-        let storage = Storage::open(disk, self.1, 1 << 20, None, None, false, None).unwrap();
+        let config = NodeConfig {
+            threading: self.1,
+            wal_segment_bytes: 1 << 20,
+            replay_starts: 0,
+            ..NodeConfig::new("suite", "127.0.0.1:7")
+        };
+        let storage = Storage::open(disk, &config, false, None).unwrap();
         let log = LogStore::new(storage.wal.clone(), 1);
         let machine = Machine::new(Surroundings {
             group: "suite".to_owned(),

@@ -89,6 +89,10 @@ impl raft_server::Raft for Answers {
         no()
     }
 
+    async fn read_history(&self, _: Request<wire::ReadHistoryRequest>) -> Answer<wire::ReadHistoryResponse> {
+        no()
+    }
+
     async fn join(&self, _: Request<wire::JoinRequest>) -> Answer<wire::JoinResponse> {
         no()
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::travel::TravelError;
 use http::HeaderMap;
 use loadline_api::{Invalid, Write};
+use loadline_audit::TrailError;
 use loadline_raft_node::{FeedError, MembershipError, ProposeError, ReadError};
 use loadline_state_machine::{Refused, Rejection, RejectionClass};
 use tonic::{Code, Status};
@@ -190,6 +191,17 @@ pub(crate) fn travel(error: &TravelError) -> Status {
         TravelError::Begins { .. } => history("JOURNAL_BEGINS_LATER", format!("{error}; another node may know more")),
         TravelError::Differs { .. } | TravelError::Replay(_) => journal_failed(error),
         TravelError::Stopped => Answer::new(Code::DeadlineExceeded, "TOO_LONG_AGO", error.to_string()).status(),
+    }
+}
+
+/// An explanation could not be made.
+pub(crate) fn trail(error: &TrailError) -> Status {
+    match error {
+        TrailError::Lacks { index, .. } => {
+            Answer::new(Code::NotFound, "HISTORY_MISSING", error.to_string()).with("index", index).status()
+        }
+        TrailError::Several { .. } => invalid_field("name", error.to_string()),
+        _ => journal_failed(error),
     }
 }
 

@@ -208,7 +208,7 @@ impl ScalingService {
     async fn story(&self, state: &Arc<State>, name: ResourceName) -> Result<ExplainResponse, Status> {
         let (node, own, wanted) = (self.node().clone(), Arc::clone(state), name.clone());
         let story = history::off_thread(move || {
-            crate::explaining::explain(&node, &own, &wanted).map_err(|error| history::failed(&error))
+            crate::explaining::explain(&node, &own, &wanted).map_err(|error| errors::trail(&error))
         });
         let Some(story) = story.await? else {
             return Err(match name.kind {
@@ -417,9 +417,11 @@ impl Scaling for ScalingService {
         let state = self.asked_about(&request).await?;
         let name = match wanted {
             Some(name @ ResourceName { kind: ResourceKind::Cluster, .. }) => name,
-            Some(ResourceName { kind: ResourceKind::Decision, name }) => {
-                let decision = self.decision(&state, &name).await?;
-                ResourceName { kind: ResourceKind::Decision, name: decision.id.to_string() }
+            Some(name @ ResourceName { kind: ResourceKind::Decision, .. }) => {
+                if name.name.parse::<u64>().is_err() {
+                    named::<Revision>(&name.name)?;
+                }
+                name
             }
             Some(ResourceName { kind: ResourceKind::Action, name }) => ResourceName::action(named(&name)?),
             _ => {

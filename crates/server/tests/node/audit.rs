@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use loadline_api::v1;
 use loadline_api::v1::audit_client::AuditClient;
 use loadline_api::v1::history_moment::Moment;
 use loadline_api::v1::scaling_client::ScalingClient;
-use loadline_api::v1::{ExportHistoryRequest, ExportHistoryResponse, HistoryMoment};
+use loadline_api::v1::{self, ExportHistoryRequest, ExportHistoryResponse, HistoryMoment};
 use loadline_audit::ExportFile;
 use loadline_audit::verify::verify_file;
 use tonic::{Code, Status};

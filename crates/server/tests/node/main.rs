@@ -14,6 +14,7 @@ mod limits;
 mod operator;
 mod scaling;
 mod scaling_figures;
+mod secrets;
 mod sql;
 mod sql_catalogue;
 mod sql_clients;

@@ -85,6 +85,8 @@ async fn a_node_whose_disk_fails_ends_by_itself_and_says_what_to_do() {
         witness: Arc::new(Unwatched),
         onlooker: Arc::new(NoObserver),
         signing_seed: None,
+        replay_starts: 0,
+        fetch_history: false,
     };
     let channel = tonic::transport::Channel::from_shared(format!("http://{}", place.grpc)).unwrap().connect_lazy();
     let running = tokio::spawn(serve_in(world, place.listeners, config, std::future::pending()));

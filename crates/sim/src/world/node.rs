@@ -144,6 +144,8 @@ impl Machine {
                     disk: Arc::new(disk.model.reopen()),
                     wal_segment_bytes: inner.wal_segment_bytes,
                     audit_index: None,
+                    replay_starts: 0,
+                    fetch_history: false,
                     dial: Arc::new(SimulatedDial),
                     clock: Arc::new(self.clock.clone()),
                     threading: Threading::Inline,

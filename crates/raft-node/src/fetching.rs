@@ -1,0 +1,287 @@
+//! Fetches from other nodes what the journal of this one lacks: a snapshot stood in for it, or the folder came back without its past.
+//!
+//! In the background, page by page, with a pause after each: nobody waits for it. Every page is checked before it is kept: the hash of each
+//! entry must follow from the one before it and the bytes of the entry and its events, and the last must have the hash that this node has known
+//! since the snapshot. What the hash does not cover, the time of a record and the keys that it is found under, is made anew from what it
+//! does. So it does not matter whom the pages come from. What has come so far survives a restart.
+//!
+//! While the group lets old segments go (`journal_retention`, `journal_bytes_max`), nothing is fetched: it would go again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use loadline_api::raft as wire;
+use loadline_log::{Filling, Gap, JournalError, JournalRecord, pack_records, unpack_records};
+use loadline_state_machine::{Hash, JournalEntry, LogIndex, State, Time, audit, decode_events};
+use tonic::Status;
+
+use crate::node::{Inner, Running};
+use crate::storage::{causes, io_error};
+
+/// How often a node looks whether it lacks anything.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How long it leaves the others alone after none of them had what it lacks.
+const NOBODY_HAS_IT: Duration = Duration::from_secs(60);
+/// Bytes of records of one page, before they are packed.
+const PAGE_BYTES: usize = 512 << 10;
+/// More than any page unpacks to. An entry has a few megabytes at most, and what it brought about is not much larger.
+const UNPACKED_BYTES_MAX: u64 = 64 << 20;
+/// Pages until the disk is asked to make them durable: a sync for each would slow down those that writes wait for.
+const PAGES_PER_SYNC: u32 = 8;
+/// With the size of a page, some ten megabytes a second at most.
+const PAUSE_AFTER_PAGE: Duration = Duration::from_millis(50);
+/// A page that takes longer does not come.
+const PAGE_WITHIN: Duration = Duration::from_secs(10);
+
+/// A page of this node's journal for another node.
+pub(crate) async fn page(inner: &Inner, first: u64, last: u64) -> Result<wire::ReadHistoryResponse, Status> {
+    let journal = inner.storage.journal.clone();
+    let read = inner.storage.off_thread(move || match journal.read(first, PAGE_BYTES) {
+        Ok(mut records) => {
+            records.retain(|record| record.index <= last);
+            let packed = if records.is_empty() { Vec::new() } else { pack_records(&records)? };
+            Ok(wire::ReadHistoryResponse { records: Bytes::from(packed), next: 0 })
+        }
+        Err(JournalError::Missing { next, .. }) => {
+            Ok(wire::ReadHistoryResponse { records: Bytes::new(), next: next.unwrap_or_default() })
+        }
+        Err(error) => Err(io_error(&error)),
+    });
+    read.await.map_err(|error| Status::unavailable(format!("the journal cannot be read: {error}")))
+}
+
+/// Looks for ever.
+pub(crate) async fn run(inner: Arc<Inner>) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let Some(running) = inner.running() else { continue };
+        let gaps = match look(&inner).await {
+            Ok(gaps) => gaps,
+            Err(why) => {
+                tracing::warn!("it cannot be told what the journal lacks: {why}");
+                tokio::time::sleep(NOBODY_HAS_IT).await;
+                continue;
+            }
+        };
+        inner.observer.history_lacking(gaps.iter().map(|gap| gap.last - gap.first + 1).sum());
+        if gaps.is_empty() || !inner.published.state().journal_limits().is_none() {
+            continue;
+        }
+        let mut filled = false;
+        // The newest first: what was missed lately is asked for sooner than what was before this node was there.
+        for gap in gaps.into_iter().rev() {
+            let (first, last) = (gap.first, gap.last);
+            match fill(&inner, &running, gap).await {
+                Ok(done) => filled |= done,
+                Err(why) => tracing::warn!(first, last, "old entries could not be kept: {why}"),
+            }
+        }
+        if !filled {
+            tokio::time::sleep(NOBODY_HAS_IT).await;
+        }
+    }
+}
+
+async fn look(inner: &Inner) -> Result<Vec<Gap>, String> {
+    let journal = inner.storage.journal.clone();
+    let looked = inner.storage.off_thread(move || journal.gaps().map_err(|error| io_error(&error))).await;
+    looked.map_err(|error| error.to_string())
+}
+
+/// Fills one gap. False: nobody has what is lacking, or what they have is not what belongs there.
+async fn fill(inner: &Arc<Inner>, running: &Running, gap: Gap) -> Result<bool, String> {
+    let said = |error: std::io::Error| error.to_string();
+    let storage = &inner.storage;
+    let (journal, of) = (storage.journal.clone(), gap.clone());
+    let filling = storage.off_thread(move || journal.fill(of).map_err(|error| io_error(&error))).await.map_err(said)?;
+    let filling = Arc::new(filling);
+    let (mut asked_in_vain, mut wrong, mut unsynced) = (0, false, 0);
+    while !filling.is_complete() {
+        let others: Vec<(u64, String)> = running
+            .membership()
+            .nodes()
+            .filter(|(id, _)| **id != running.identity.node_id)
+            .map(|(id, member)| (*id, member.address.clone()))
+            .collect();
+        let Some((peer, address)) = others.get(asked_in_vain) else {
+            if wrong {
+                // Any chain looks right until its end. If nobody's goes on from here, what has come may be what is wrong.
+                let Some(filling) = Arc::into_inner(filling) else { return Err("it is still in use".to_owned()) };
+                storage.off_thread(move || filling.discard().map_err(|error| io_error(&error))).await.map_err(said)?;
+            }
+            return Ok(false);
+        };
+        let request =
+            wire::ReadHistoryRequest { envelope: Some(running.envelope(*peer)), first: filling.next(), last: gap.last };
+        let records = match inner.links.read_history(address, request, PAGE_WITHIN).await {
+            Ok(answer) if !answer.records.is_empty() => answer.records,
+            // It does not have it either, or is not there.
+            Ok(_) | Err(_) => {
+                asked_in_vain += 1;
+                continue;
+            }
+        };
+        let into = filling.clone();
+        unsynced = (unsynced + 1) % PAGES_PER_SYNC;
+        let sync = unsynced == 0;
+        let kept = storage.off_thread(move || Ok(keep(&into, &records, sync))).await.map_err(said)?;
+        match kept {
+            Ok(count) => {
+                inner.observer.history_fetched(count);
+                (asked_in_vain, wrong) = (0, false);
+            }
+            Err(Unkept::Wrong(why)) => {
+                tracing::warn!(peer, first = filling.next(), "a page of old entries is not what it should be: {why}");
+                (asked_in_vain, wrong) = (asked_in_vain + 1, true);
+            }
+            Err(Unkept::Failed(error)) => return Err(causes(&error)),
+        }
+        tokio::time::sleep(PAUSE_AFTER_PAGE).await;
+    }
+    let Some(filling) = Arc::into_inner(filling) else { return Err("it is still in use".to_owned()) };
+    let finished =
+        storage.off_thread(move || filling.finish().map_err(|error| io_error(&error))).await.map_err(said)?;
+    if !finished {
+        tracing::warn!(
+            first = gap.first,
+            last = gap.last,
+            "old entries that were fetched lead elsewhere, and are thrown away"
+        );
+        return Ok(false);
+    }
+    tracing::info!(first = gap.first, last = gap.last, "old entries were fetched: this part of the journal is whole");
+    if let Some(audit) = &storage.audit {
+        audit.index().make_anew();
+    }
+    Ok(true)
+}
+
+enum Unkept {
+    /// The page is wrong.
+    Wrong(String),
+    /// This node cannot keep it.
+    Failed(JournalError),
+}
+
+/// Keeps a page, if every entry of it follows from the one before.
+fn keep(filling: &Filling, packed: &[u8], sync: bool) -> Result<u64, Unkept> {
+    let records = unpack_records(packed, UNPACKED_BYTES_MAX).map_err(|error| Unkept::Wrong(error.to_string()))?;
+    let before = filling.hash().map_err(Unkept::Failed)?;
+    let before = before.map_or_else(|| State::new().hash(), Hash);
+    let time = filling.time_ms().map_err(Unkept::Failed)?;
+    let records =
+        check(before, Time::from_millis(time.unwrap_or(0)), filling.next(), records).map_err(Unkept::Wrong)?;
+    let count = records.len() as u64;
+    filling.add(records).map_err(Unkept::Failed)?;
+    if sync {
+        filling.sync().map_err(Unkept::Failed)?;
+    }
+    Ok(count)
+}
+
+/// These records, if they are the next ones, each with the hash that follows from its bytes and the hash before it; and with the times and
+/// keys that follow from those bytes.
+fn check(
+    mut before: Hash,
+    mut time: Time,
+    first: u64,
+    mut records: Vec<JournalRecord>,
+) -> Result<Vec<JournalRecord>, String> {
+    for (index, record) in (first..).zip(&mut records) {
+        if record.index != index {
+            return Err(format!("entry {} comes where {index} should be", record.index));
+        }
+        let gives = JournalEntry::link(before, LogIndex(index), &record.entry, &record.events);
+        if gives != Some(Hash(record.hash)) {
+            return Err(format!("the hash of entry {index} does not follow from its bytes and the hash before it"));
+        }
+        before = Hash(record.hash);
+        let unreadable = |error| format!("entry {index} cannot be decoded: {error}");
+        let events = decode_events(&record.events).map_err(unreadable)?;
+        record.keys = match JournalEntry::decode(&record.entry).map_err(unreadable)? {
+            JournalEntry::Requests(sealed) => {
+                time = time.max(sealed.entry().stamped_at);
+                audit::entry_keys(&sealed, &events, time)
+            }
+            // Their events are no part of the hash, because there are none.
+            JournalEntry::Blank | JournalEntry::Membership(_) if events.is_empty() => Vec::new(),
+            JournalEntry::Blank | JournalEntry::Membership(_) => {
+                return Err(format!("entry {index} brings nothing about, and comes with events"));
+            }
+        };
+        record.time_ms = time.as_millis();
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_state_machine::{Actor, Command, Entry, Request, Sealed, apply, pass};
+
+    use super::*;
+
+    fn records(count: u64) -> Vec<JournalRecord> {
+        let mut state = State::new();
+        let one = |index| {
+            let payload = format!("members {index}");
+            let applied = pass(&mut state, LogIndex(index), payload.as_bytes());
+            JournalRecord {
+                index,
+                time_ms: 0,
+                hash: applied.hash.0,
+                entry: JournalEntry::encode_membership(payload.as_bytes()).into(),
+                events: applied.encode_events().into(),
+                keys: vec![],
+            }
+        };
+        (1..=count).map(one).collect()
+    }
+
+    #[test]
+    fn only_what_follows_byte_for_byte_is_kept() {
+        let all = records(10);
+        let start = State::new().hash();
+        let check = |before, first, records: &[JournalRecord]| check(before, Time::default(), first, records.to_vec());
+        assert_eq!(check(start, 1, &all), Ok(all.clone()));
+        assert_eq!(check(Hash(all[3].hash), 5, &all[4..]), Ok(all[4..].to_vec()));
+        assert!(check(start, 1, &all[1..]).unwrap_err().contains("entry 2 comes where 1 should be"));
+        assert!(check(start, 5, &all[4..]).unwrap_err().contains("the hash of entry 5 does not follow"));
+        let mut altered = all.clone();
+        altered[6].entry = JournalEntry::encode_membership(b"others").into();
+        assert!(check(start, 1, &altered).unwrap_err().contains("the hash of entry 7"));
+        let mut removed = all.clone();
+        removed.remove(4);
+        assert!(check(start, 1, &removed).unwrap_err().contains("entry 6 comes where 5 should be"));
+        let mut invented = all;
+        invented[2].events = asked_for().events;
+        assert!(check(start, 1, &invented).unwrap_err().contains("entry 3 brings nothing about"));
+    }
+
+    fn asked_for() -> JournalRecord {
+        let command = Command::CreateCluster { name: "shop".to_owned() };
+        let request = Request { actor: Actor::new("alice", "test"), request_id: None, commands: vec![command] };
+        let sealed = Sealed::seal(Entry { stamped_at: Time::from_millis(70), requests: vec![request] });
+        let applied = apply(&mut State::new(), LogIndex(1), &sealed);
+        JournalRecord {
+            index: 1,
+            time_ms: applied.time.as_millis(),
+            hash: applied.hash.0,
+            entry: JournalEntry::encode_requests(sealed.bytes()).into(),
+            events: applied.encode_events().into(),
+            keys: applied.index_keys(&sealed),
+        }
+    }
+
+    #[test]
+    fn what_the_hash_does_not_cover_is_made_anew() {
+        let right = asked_for();
+        assert!(!right.keys.is_empty());
+        let doctored = JournalRecord { time_ms: 5, keys: vec![b"nobody".to_vec()], ..right.clone() };
+        let kept = check(State::new().hash(), Time::default(), 1, vec![doctored.clone()]);
+        assert_eq!(kept, Ok(vec![right.clone()]));
+        // Time does not go back behind what is before it.
+        let later = check(State::new().hash(), Time::from_millis(90), 1, vec![doctored]).unwrap();
+        assert_eq!(later[0].time_ms, 90);
+    }
+}
