@@ -93,7 +93,10 @@ async fn an_emptied_folder_comes_back_under_a_new_id() -> anyhow::Result<()> {
     .await?;
     assert!(new > 3, "id {new} was used before; it was {old}");
     // Its old self still votes, so it takes an operator to put it in that place.
-    ask::said(&group, &["operator", "raft", "add-peer", &new.to_string(), "--replace", &old.to_string()])?;
+    eventually("it has caught up and takes that place", ask::PATIENCE, async || {
+        ask::said(&group, &["operator", "raft", "add-peer", &new.to_string(), "--replace", &old.to_string()]).ok()
+    })
+    .await?;
     eventually("it votes again", ask::PATIENCE, async || {
         let nodes = ask::status(&group).ok()?;
         let it = nodes.iter().find(|node| node["id"].as_u64() == Some(new))?;

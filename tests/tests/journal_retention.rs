@@ -23,8 +23,7 @@ async fn segments_go(group: &Group) -> anyhow::Result<u64> {
         Some(())
     })
     .await?;
-    let record = load.stop().await?;
-    record.check(&ask::client(&group.endpoints())?).await?;
+    load.stop().await?;
     ask::agreement(group, group.members.len()).await?;
     // Whatever the last snapshot lets go is gone by then.
     eventually("the last snapshot is taken", ask::PATIENCE, async || {
@@ -77,7 +76,7 @@ async fn what_is_left_is_verified_replayed_and_exported_and_everything_says_wher
     assert!(verdict["valid"] == true && begins >= Some(first), "{verdict}");
     let file = group.folder().join("rest.export").display().to_string();
     let (_, err) = works(&group, &["audit", "export", "--file", &file]);
-    assert!(err.contains("begin") || err.contains("not in"), "it does not say that it begins later: {err}");
+    assert!(err.contains("keeps the history from entry"), "it does not say that it begins later: {err}");
     works(&group, &["audit", "verify", &file]);
     names(&group, &["audit", "export", "--file", &format!("{file}.2"), "--from", "2"], first);
     let (out, err) = works(&group, &["audit", "log", "--kind", "ClusterCreated", "--cluster", "late"]);
