@@ -64,8 +64,11 @@ pub(crate) async fn run(inner: Arc<Inner>) {
                 continue;
             }
         };
-        inner.observer.history_lacking(gaps.iter().map(|gap| gap.last - gap.first + 1).sum());
-        if gaps.is_empty() || !inner.published.state().journal_limits().is_none() {
+        let unlimited = inner.published.state().journal_limits().is_none();
+        // Where the group lets old entries go, nobody waits for those at the beginning.
+        let awaited = gaps.iter().filter(|gap| unlimited || gap.first > 1);
+        inner.observer.history_lacking(awaited.map(|gap| gap.last - gap.first + 1).sum());
+        if gaps.is_empty() || !unlimited {
             continue;
         }
         let mut filled = false;

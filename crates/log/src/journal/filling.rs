@@ -198,7 +198,8 @@ impl Filling {
 
     /// Lets readers find it if it is right. If it is not, it is thrown away: false.
     pub fn finish(self) -> Result<bool, JournalError> {
-        self.part.sync()?;
+        // Nothing is added any more.
+        self.part.seal()?;
         if self.whole.take_filled(&self.part, &(self.gap.first..=self.gap.last))? {
             return Ok(true);
         }

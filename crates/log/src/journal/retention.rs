@@ -22,7 +22,8 @@ impl Journal {
         let filled = parts.iter().flat_map(|filled| {
             let sealed = filled.journal.sealed_segments();
             let bytes = filled.journal.disk_bytes() - sealed.iter().map(|segment| segment.bytes).sum::<u64>();
-            sealed.into_iter().chain([JournalSegment { last: *filled.entries.end(), bytes }])
+            let open = JournalSegment { last: *filled.entries.end(), bytes };
+            sealed.into_iter().chain((bytes > 0).then_some(open))
         });
         let inner = lock(&self.shared.inner);
         let shown = |segment: &super::SealedSegment| JournalSegment {
