@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this is a test, its helpers too")]
 
 use std::collections::BTreeMap;
+use std::collections::btree_map;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -78,9 +79,9 @@ fn add_missing() {
     drop(journal);
     let mut known = hashes();
     let mut add = |name: String, write: &dyn Fn(&Path)| {
-        if !known.contains_key(&name) {
-            write(&golden().join(&name));
-            known.insert(name, day.state().hash().to_string());
+        if let btree_map::Entry::Vacant(missing) = known.entry(name) {
+            write(&golden().join(missing.key()));
+            missing.insert(day.state().hash().to_string());
         }
     };
     std::fs::create_dir_all(golden()).unwrap();
