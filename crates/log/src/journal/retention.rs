@@ -4,7 +4,7 @@
 //!
 //! Not here: which ones may go.
 
-use super::{Journal, JournalError, filling, format, io_error};
+use super::{Journal, JournalError, filling, format, is_gone};
 use crate::lock;
 
 /// A segment that is sealed.
@@ -72,8 +72,17 @@ impl Journal {
             let disk = inner.disk.clone();
             drop(inner);
             let path = format::path(oldest.number);
+            let removed = match disk.remove(&path) {
+                // An earlier attempt got that far, and may not be durable.
+                Err(error) if is_gone(&error) => Ok(()),
+                removed => removed,
+            };
             // One by one: a power cut must not leave a hole between two that stay.
-            disk.remove(&path).and_then(|()| disk.sync_dir(format::DIR)).map_err(io_error(format!("remove {path}")))?;
+            if let Err(source) = removed.and_then(|()| disk.sync_dir(format::DIR)) {
+                // The next attempt begins with it again: were it forgotten, that would remove the one behind it, and there is the hole.
+                lock(&self.shared.inner).sealed.insert(0, oldest);
+                return Err(JournalError::Io { doing: format!("remove {path}"), source });
+            }
             gone += 1;
         }
     }
@@ -92,12 +101,13 @@ impl Journal {
         }
         // The last one may only lose its beginning.
         let Some(cut) = self.filled_at(through) else { return Ok(gone) };
-        gone += cut.journal.let_go(through)?;
+        let cut_off = cut.journal.let_go(through);
+        // Also if that failed half way: what is gone must not be looked for there.
         let first = cut.journal.first_index();
         for filled in lock(&self.shared.filled).iter_mut().filter(|filled| filled.gap == cut.gap) {
             filled.entries = first.unwrap_or(*cut.entries.start())..=*cut.entries.end();
         }
-        Ok(gone)
+        Ok(gone + cut_off?)
     }
 }
 
@@ -205,6 +215,32 @@ mod tests {
                 let journal = Journal::open(Arc::new(disk.reopen()), SMALL).unwrap();
                 check_rest(&journal, 100);
             }
+        }
+    }
+
+    #[test]
+    fn a_segment_that_could_not_be_removed_is_the_first_to_go_the_next_time() {
+        for seed in 0..20 {
+            let disk = ModelDisk::new(seed);
+            let journal = filled(&disk, 100);
+            let segments = journal.sealed_segments();
+            let bytes = journal.disk_bytes();
+            for _ in 0..2 {
+                disk.fail_sync(1);
+                assert!(journal.let_go(segments[2].last).is_err());
+                // Nobody finds it, but for all anybody knows it still takes room.
+                assert_eq!(journal.first_index(), Some(segments[0].last + 1));
+                assert_eq!((journal.sealed_segments(), journal.disk_bytes()), (segments.clone(), bytes));
+            }
+            let journal = if seed % 2 == 0 {
+                journal
+            } else {
+                disk.power_cut();
+                drop(journal);
+                Journal::open(Arc::new(disk.reopen()), SMALL).unwrap()
+            };
+            journal.let_go(segments[2].last).unwrap();
+            assert_eq!(check_rest(&journal, 100), segments[2].last + 1);
         }
     }
 
