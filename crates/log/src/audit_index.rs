@@ -4,7 +4,8 @@
 //! survive. What makes the copy safe to answer from:
 //! - after an orderly close, the hash of sled's files is noted; the same bytes are opened without further ado;
 //! - otherwise every key is counted against what was inserted;
-//! - and the journal's hashes must be the ones that were indexed.
+//! - the journal's hashes must be the ones that were indexed;
+//! - and it must not have fetched older entries since.
 //!
 //! Any doubt, any error, any panic inside sled while opening: the folder is deleted and filled again from the journal.
 //! Then, and after every opening, the index catches up with the journal. That may take longer than everything else that a node
@@ -42,6 +43,8 @@ const SLED_DIR: &str = "sled";
 /// What the keys in sled begin with: the format, the keys themselves, and the marks.
 const FORMAT_KEY: &[u8] = b"f";
 const FORMAT: &[u8] = b"loadline-audit-index-3";
+/// Which entries the journal had fetched when this index was begun: see [`check::put_filled`].
+const FILLED_KEY: &[u8] = b"g";
 const KEYS: u8 = b'k';
 const MARKS: u8 = b'm';
 
@@ -242,7 +245,8 @@ impl AuditIndex {
     }
 
     /// Makes the index anew, beside, because entries have come into the journal that are older than those that are indexed.
-    /// Searches wait for it as they do for an index that is being made for the first time.
+    /// Searches wait for it as they do for an index that is being made for the first time. If the process ends before that, the next
+    /// opening does it.
     pub fn make_anew(&self) {
         let mut memory = lock(&self.shared().memory);
         memory.anew = true;
@@ -304,6 +308,7 @@ impl Shared {
                 delete(&self.dir.join(SLED_DIR)).map_err(failed("delete"))?;
                 let db = open_sled(&self.dir).map_err(sled_error("create"))?;
                 db.insert(FORMAT_KEY, FORMAT).map_err(sled_error("write to"))?;
+                check::put_filled(&db, journal).map_err(sled_error("write to"))?;
                 (db, None)
             }
         };

@@ -7,10 +7,11 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     io,
+    ops::RangeInclusive,
     path::{Path, PathBuf},
 };
 
-use super::{FORMAT, FORMAT_KEY, INTERVAL, KEYS, MARKS, SLED_DIR, split_entry};
+use super::{FILLED_KEY, FORMAT, FORMAT_KEY, INTERVAL, KEYS, MARKS, SLED_DIR, split_entry};
 use crate::{
     encoding::{Fields, Malformed, PutFields as _},
     journal::{Journal, JournalError},
@@ -73,6 +74,14 @@ pub(super) fn check(db: &sled::Db, journal: &Journal, closed_in_order: bool) -> 
     if db.get(FORMAT_KEY)?.as_deref() != Some(FORMAT) {
         return Ok(Found::Unusable("it is of another format"));
     }
+    // Before everything that costs time: it may have been known when the process ended, and nothing else on disk tells of it.
+    let known = filled(db)?;
+    let is_known = |part: &RangeInclusive<u64>| {
+        known.iter().any(|known| known.start() <= part.start() && part.end() <= known.end())
+    };
+    if !journal.filled_gaps().iter().all(is_known) {
+        return Ok(Found::Unusable("older entries were fetched since"));
+    }
     let mut marks = BTreeMap::new();
     for item in db.scan_prefix([MARKS]) {
         let (key, value) = item?;
@@ -121,6 +130,27 @@ pub(super) fn check(db: &sled::Db, journal: &Journal, closed_in_order: bool) -> 
         }
     }
     Ok(Found::Usable { through: Some(mark.last) })
+}
+
+/// Notes which filled gaps of the journal will be found when it is gone through from here on. One that is filled later is older than what is
+/// indexed by then, and would never be looked at.
+pub(super) fn put_filled(db: &sled::Db, journal: &Journal) -> Result<(), sled::Error> {
+    let mut out = Vec::new();
+    for part in journal.filled_gaps() {
+        out.put_u64(*part.start());
+        out.put_u64(*part.end());
+    }
+    db.insert(FILLED_KEY, out).map(drop)
+}
+
+/// What was noted; nothing where it cannot be read, so that whatever was filled is looked at again.
+fn filled(db: &sled::Db) -> Result<Vec<RangeInclusive<u64>>, sled::Error> {
+    let noted = db.get(FILLED_KEY)?.unwrap_or_default();
+    let (mut fields, mut filled) = (Fields(&noted), Vec::new());
+    while let (Ok(first), Ok(last)) = (fields.u64(), fields.u64()) {
+        filled.push(first..=last);
+    }
+    Ok(filled)
 }
 
 /// Takes back what was inserted for `interval` and later ones.

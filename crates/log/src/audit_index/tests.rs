@@ -321,6 +321,49 @@ fn entries_that_came_later_and_are_older_are_found_after_it_was_made_anew() {
 }
 
 #[test]
+fn entries_that_were_fetched_are_found_even_if_the_process_ended_before_the_index_was_made_anew() {
+    type End = fn(crate::journal::Filling, &AuditIndex);
+    let ends: [(&str, End); 3] = [
+        ("before it was finished", |_, _| ()),
+        ("before the index was told", |filling, _| assert!(filling.finish().unwrap())),
+        ("while the index was told", |filling, index| {
+            assert!(filling.finish().unwrap());
+            // Nobody waits for it.
+            lock(&index.shared().memory).closing = true;
+            index.make_anew();
+        }),
+    ];
+    for (when, end) in ends {
+        // Once closed in order, once not.
+        for sealed in [true, false] {
+            let (dir, disk) = (TempDir::new().unwrap(), ModelDisk::new(1));
+            let journal = Journal::open(Arc::new(disk.reopen()), JournalOptions::default()).unwrap();
+            journal.start_after(400, record(400, 0).hash).unwrap();
+            for index in 401..900 {
+                journal.append(record(index, 0)).unwrap();
+            }
+            let index = AuditIndex::open(dir.path(), &journal).unwrap();
+            let filling = journal.fill(journal.gaps().unwrap().remove(0)).unwrap();
+            filling.add((1..=400).map(|index| record(index, 0)).collect()).unwrap();
+            end(filling, &index);
+            drop((index, journal));
+            if !sealed {
+                std::fs::remove_file(dir.path().join("seal")).unwrap();
+            }
+            let journal = Journal::open(Arc::new(disk.reopen()), JournalOptions::default()).unwrap();
+            let expected: Vec<u64> = (1..900).rev().collect();
+            let index = AuditIndex::open(dir.path(), &journal).unwrap();
+            assert_eq!(index.find(b"cluster/", None, usize::MAX).unwrap(), expected, "{when}");
+            // Once is enough.
+            index.db().as_ref().unwrap().insert("a sign", "that it was not built again").unwrap();
+            drop(index);
+            let index = AuditIndex::open(dir.path(), &journal).unwrap();
+            assert!(index.db().as_ref().unwrap().get("a sign").unwrap().is_some(), "{when}");
+        }
+    }
+}
+
+#[test]
 fn what_the_journal_has_let_go_does_not_make_the_index_doubtful() {
     let (dir, disk) = (TempDir::new().unwrap(), ModelDisk::new(1));
     let options = JournalOptions { segment_bytes: 2_000, block_bytes: 500 };

@@ -9,7 +9,7 @@
 
 use std::{ops::RangeInclusive, sync::Arc};
 
-use super::{Hash, Journal, JournalError, JournalOptions, JournalRecord, io_error};
+use super::{Hash, Journal, JournalError, JournalOptions, JournalRecord, io_error, is_gone};
 use crate::{
     disk::{Below, SharedDisk, ensure_dir},
     lock,
@@ -61,6 +61,13 @@ fn open_part(disk: &SharedDisk, first: u64, last: u64, options: JournalOptions) 
     Journal::open(Arc::new(Below { disk: disk.clone(), dir: name(first, last) }), options)
 }
 
+/// Everything that was ever filled or begun, oldest first. Of what was removed, the empty folder is still there.
+fn parts(disk: &SharedDisk) -> Result<Vec<RangeInclusive<u64>>, JournalError> {
+    let names = disk.list(DIR).map_err(io_error("list the folder filled/"))?;
+    let parsed = |name: String| parse_name(&name).ok_or(JournalError::ForeignFile { file: format!("{DIR}/{name}") });
+    names.into_iter().map(parsed).collect()
+}
+
 impl Journal {
     /// Finds the gaps that were filled before.
     pub(super) fn open_filled(&self) -> Result<(), JournalError> {
@@ -68,9 +75,8 @@ impl Journal {
         if !disk.exists(DIR).map_err(io_error("look for the folder filled/"))? {
             return Ok(());
         }
-        for name in disk.list(DIR).map_err(io_error("list the folder filled/"))? {
-            let file = format!("{DIR}/{name}");
-            let Some(entries) = parse_name(&name) else { return Err(JournalError::ForeignFile { file }) };
+        // The newest first: where the beginning of one was let go and fetched again, that part leads to the rest of the other.
+        for entries in parts(&disk)?.into_iter().rev() {
             let part = open_part(&disk, *entries.start(), *entries.end(), options)?;
             if !self.take_filled(&part, &entries)? && self.hash_at(*entries.end())?.is_none() {
                 // What it led to has been let go: nothing can tell any more whether it is right.
@@ -129,6 +135,28 @@ impl Journal {
             part.start_after(gap.first - 1, before)?;
         }
         Ok(Filling { gap, whole: self.clone(), part })
+    }
+
+    /// Throws away what was begun and belongs to none of these gaps: nobody will go on with it. Not while anything else is being filled.
+    pub fn discard_unfinished(&self, except: &[Gap]) -> Result<(), JournalError> {
+        let (disk, _) = self.disk_and_options();
+        // Nothing is let go meanwhile: that would be in the folder, and not be known as filled any more.
+        let _syncing = lock(&self.shared.syncing);
+        if !disk.exists(DIR).map_err(io_error("look for the folder filled/"))? {
+            return Ok(());
+        }
+        let filled: Vec<RangeInclusive<u64>> =
+            lock(&self.shared.filled).iter().map(|filled| filled.gap.clone()).collect();
+        let goes_on = |part: &RangeInclusive<u64>| except.iter().any(|gap| *part == (gap.first..=gap.last));
+        for part in parts(&disk)?.iter().filter(|part| !filled.contains(part) && !goes_on(part)) {
+            remove_part(&disk, part)?;
+        }
+        Ok(())
+    }
+
+    /// What there is of the gaps that were filled, oldest first.
+    pub fn filled_gaps(&self) -> Vec<RangeInclusive<u64>> {
+        lock(&self.shared.filled).iter().map(|filled| filled.entries.clone()).collect()
     }
 
     fn disk_and_options(&self) -> (SharedDisk, JournalOptions) {
@@ -218,7 +246,12 @@ impl Filling {
 /// Removes the segments of a filled gap; the empty folders cost nothing.
 pub(super) fn remove_part(disk: &SharedDisk, entries: &RangeInclusive<u64>) -> Result<(), JournalError> {
     let dir = format!("{}/{}", name(*entries.start(), *entries.end()), super::format::DIR);
-    let removed = disk.list(&dir).and_then(|files| {
+    let files = match disk.list(&dir) {
+        // It was never begun.
+        Err(error) if is_gone(&error) => return Ok(()),
+        files => files,
+    };
+    let removed = files.and_then(|files| {
         // The newest first: what a power cut leaves of it is the beginning of a journal.
         for file in files.into_iter().rev() {
             disk.remove(&format!("{dir}/{file}"))?;
@@ -418,6 +451,50 @@ mod tests {
                 assert!(journal.first_index() > Some(through - 20), "seed {seed}, cut at {cut_at}");
             }
         }
+    }
+
+    #[test]
+    fn a_beginning_that_was_fetched_again_is_there_after_a_restart() {
+        let disk = ModelDisk::new(1);
+        let journal = with_gaps(&disk);
+        let filling = journal.fill(gap(1, 40)).unwrap();
+        filling.add(records(1..=40)).unwrap();
+        assert!(filling.finish().unwrap());
+        let cut = journal.sealed_segments()[0].last;
+        journal.let_go(cut).unwrap();
+        // Only the rest of what was filled before knows where it leads.
+        assert_eq!(journal.gaps().unwrap(), [gap(1, cut), gap(61, 80)]);
+        let filling = journal.fill(gap(1, cut)).unwrap();
+        filling.add(records(1..=cut)).unwrap();
+        assert!(filling.finish().unwrap());
+        for journal in [journal, open(&disk)] {
+            assert_eq!(journal.stretches(), [1..=60, 81..=120]);
+            assert_eq!(journal.read(1, usize::MAX).unwrap(), records(1..=60));
+            assert_eq!(journal.filled_gaps(), [1..=cut, cut + 1..=40]);
+        }
+    }
+
+    #[test]
+    fn what_was_begun_is_kept_for_as_long_as_somebody_goes_on_with_it() {
+        let disk = ModelDisk::new(1);
+        let journal = with_gaps(&disk);
+        for (gap, count) in [(gap(1, 40), 15), (gap(61, 80), 10)] {
+            let first = gap.first;
+            let filling = journal.fill(gap).unwrap();
+            filling.add(records(first..=first + count)).unwrap();
+        }
+        journal.discard_unfinished(&journal.gaps().unwrap()).unwrap();
+        assert_eq!(journal.fill(gap(1, 40)).unwrap().next(), 17);
+        journal.discard_unfinished(&[gap(61, 80)]).unwrap();
+        assert_eq!(journal.fill(gap(1, 40)).unwrap().next(), 1);
+        let filling = journal.fill(gap(61, 80)).unwrap();
+        filling.add(records(72..=80)).unwrap();
+        assert!(filling.finish().unwrap());
+        // What is finished is no business of this.
+        journal.discard_unfinished(&[]).unwrap();
+        assert_eq!(journal.stretches(), [41..=120]);
+        drop(journal);
+        assert_eq!(open(&disk).stretches(), [41..=120]);
     }
 
     #[test]

@@ -451,7 +451,9 @@ impl Journal {
         let end = inner.current.as_ref().map(|current| current.len);
         drop(inner);
         let mut summary = recovery::verify(&*disk, number, end)?;
-        for filled in lock(&self.shared.filled).clone() {
+        // Not in the head of the loop: the lock would be held until its end, and all of this is read meanwhile.
+        let parts = lock(&self.shared.filled).clone();
+        for filled in parts {
             let part = filled.journal.verify()?;
             summary.segments += part.segments;
             summary.blocks += part.blocks;
