@@ -42,6 +42,8 @@ pub struct NodeConfig {
     pub replay_starts: usize,
     /// Whether this node fetches from the others what its journal lacks.
     pub fetch_history: bool,
+    /// How often it looks whether it lacks anything.
+    pub history_look_every: Duration,
     /// What the key that signs exports is made from. None: a random one, made on the first start and kept in the data folder.
     /// Some: this one, and nothing is written. For simulations, in which nothing may depend on chance.
     pub signing_seed: Option<[u8; 32]>,
@@ -67,6 +69,7 @@ impl NodeConfig {
             journal_segment_bytes: 64 << 20,
             replay_starts: 8,
             fetch_history: true,
+            history_look_every: Duration::from_secs(2),
             signing_seed: None,
         }
     }
@@ -101,6 +104,9 @@ impl NodeConfig {
         }
         if self.tick_every.is_zero() {
             return wrong("tick_every", "must be longer than nothing".into());
+        }
+        if self.history_look_every.is_zero() {
+            return wrong("history_look_every", "must be longer than nothing".into());
         }
         self.timing.validate()
     }

@@ -5,7 +5,11 @@
 //! since the snapshot. What the hash does not cover, the time of a record and the keys that it is found under, is made anew from what it
 //! does. So it does not matter whom the pages come from. What has come so far survives a restart.
 //!
-//! While the group lets old segments go (`journal_retention`, `journal_bytes_max`), nothing is fetched: it would go again.
+//! While the group lets old segments go (`journal_retention`, `journal_bytes_max`), what was before the first entry that this node has is not
+//! fetched: it would go again. What it lacks in between is.
+//!
+//! A gap is filled from its first entry on, so it stays if nobody has that any more. What is behind it could be proved to be right, but not
+//! when it happened: the time of an entry follows from those before it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +21,11 @@ use loadline_state_machine::{Hash, JournalEntry, LogIndex, State, Time, audit, d
 use tonic::Status;
 
 use crate::node::{Inner, Running};
+use crate::storage::published::Published;
 use crate::storage::{causes, io_error};
 
-/// How often a node looks whether it lacks anything.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How long it leaves the others alone after none of them had what it lacks.
-const NOBODY_HAS_IT: Duration = Duration::from_secs(60);
+/// So many looks are left out after nobody had what this node lacks: the others have better things to do.
+const LOOKS_LEFT_OUT: u32 = 30;
 /// Bytes of records of one page, before they are packed.
 const PAGE_BYTES: usize = 512 << 10;
 /// More than any page unpacks to. An entry has a few megabytes at most, and what it brought about is not much larger.
@@ -40,12 +43,12 @@ pub(crate) async fn page(inner: &Inner, first: u64, last: u64) -> Result<wire::R
     let read = inner.storage.off_thread(move || match journal.read(first, PAGE_BYTES) {
         Ok(mut records) => {
             records.retain(|record| record.index <= last);
+            // Keys are not sent: whoever gets the records makes them anew.
+            records.iter_mut().for_each(|record| record.keys.clear());
             let packed = if records.is_empty() { Vec::new() } else { pack_records(&records)? };
-            Ok(wire::ReadHistoryResponse { records: Bytes::from(packed), next: 0 })
+            Ok(wire::ReadHistoryResponse { records: Bytes::from(packed) })
         }
-        Err(JournalError::Missing { next, .. }) => {
-            Ok(wire::ReadHistoryResponse { records: Bytes::new(), next: next.unwrap_or_default() })
-        }
+        Err(JournalError::Missing { .. }) => Ok(wire::ReadHistoryResponse { records: Bytes::new() }),
         Err(error) => Err(io_error(&error)),
     });
     read.await.map_err(|error| Status::unavailable(format!("the journal cannot be read: {error}")))
@@ -53,111 +56,195 @@ pub(crate) async fn page(inner: &Inner, first: u64, last: u64) -> Result<wire::R
 
 /// Looks for ever.
 pub(crate) async fn run(inner: Arc<Inner>) {
+    let every = inner.config.history_look_every;
+    let mut asking = Asking::default();
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(every).await;
         let Some(running) = inner.running() else { continue };
         let gaps = match look(&inner).await {
             Ok(gaps) => gaps,
             Err(why) => {
                 tracing::warn!("it cannot be told what the journal lacks: {why}");
-                tokio::time::sleep(NOBODY_HAS_IT).await;
+                tokio::time::sleep(every * LOOKS_LEFT_OUT).await;
                 continue;
             }
         };
-        let unlimited = inner.published.state().journal_limits().is_none();
-        // Where the group lets old entries go, nobody waits for those at the beginning.
-        let awaited = gaps.iter().filter(|gap| unlimited || gap.first > 1);
-        inner.observer.history_lacking(awaited.map(|gap| gap.last - gap.first + 1).sum());
-        if gaps.is_empty() || !unlimited {
+        inner.observer.history_lacking(gaps.iter().map(|gap| gap.last - gap.first + 1).sum());
+        if gaps.is_empty() {
             continue;
         }
         let mut filled = false;
         // The newest first: what was missed lately is asked for sooner than what was before this node was there.
         for gap in gaps.into_iter().rev() {
             let (first, last) = (gap.first, gap.last);
-            match fill(&inner, &running, gap).await {
+            match fill(&inner, &running, gap, &mut asking).await {
                 Ok(done) => filled |= done,
                 Err(why) => tracing::warn!(first, last, "old entries could not be kept: {why}"),
             }
         }
         if !filled {
-            tokio::time::sleep(NOBODY_HAS_IT).await;
+            tokio::time::sleep(every * LOOKS_LEFT_OUT).await;
         }
     }
 }
 
+/// The gaps that are to be filled. What was begun of others is thrown away.
 async fn look(inner: &Inner) -> Result<Vec<Gap>, String> {
-    let journal = inner.storage.journal.clone();
-    let looked = inner.storage.off_thread(move || journal.gaps().map_err(|error| io_error(&error))).await;
-    looked.map_err(|error| error.to_string())
+    let (journal, published) = (inner.storage.journal.clone(), inner.published.clone());
+    let looked = inner.storage.off_thread(move || {
+        let gaps = journal.gaps().and_then(|mut gaps| {
+            // After the gaps: a snapshot leaves one, and brings the settings.
+            let limited = is_limited(&published);
+            gaps.retain(|gap| !goes_again(gap, limited));
+            journal.discard_unfinished(&gaps)?;
+            Ok(gaps)
+        });
+        gaps.map_err(|error| io_error(&error))
+    });
+    looked.await.map_err(|error| error.to_string())
+}
+
+fn is_limited(published: &Published) -> bool {
+    !published.state().journal_limits().is_none()
+}
+
+/// Whether what fills this gap would be let go again.
+fn goes_again(gap: &Gap, limited: bool) -> bool {
+    limited && gap.first == 1
+}
+
+/// Whom to ask: whoever answered last, and then the others in turn.
+#[derive(Debug, Default)]
+struct Asking {
+    first: usize,
+    in_vain: usize,
+}
+
+impl Asking {
+    /// The place of the one to ask among so many. None: all of them were asked in vain.
+    fn whom(&self, others: usize) -> Option<usize> {
+        (self.in_vain < others).then(|| (self.first + self.in_vain) % others)
+    }
+
+    fn in_vain(&mut self) {
+        self.in_vain += 1;
+    }
+
+    fn answered(&mut self) {
+        *self = Self { first: self.first + self.in_vain, in_vain: 0 };
+    }
+
+    /// What has come leads nowhere. Somebody else begins, or the same would come again for ever.
+    fn misled(&mut self) {
+        *self = Self { first: self.first + 1, in_vain: 0 };
+    }
+}
+
+/// What has come of a gap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Came {
+    All,
+    /// Nobody has the rest, or nobody wants it any more.
+    Part,
+    /// A part, and nobody has what would follow on from it, but something else.
+    Wrong,
 }
 
 /// Fills one gap. False: nobody has what is lacking, or what they have is not what belongs there.
-async fn fill(inner: &Arc<Inner>, running: &Running, gap: Gap) -> Result<bool, String> {
+async fn fill(inner: &Inner, running: &Running, gap: Gap, asking: &mut Asking) -> Result<bool, String> {
     let said = |error: std::io::Error| error.to_string();
     let storage = &inner.storage;
     let (journal, of) = (storage.journal.clone(), gap.clone());
     let filling = storage.off_thread(move || journal.fill(of).map_err(|error| io_error(&error))).await.map_err(said)?;
     let filling = Arc::new(filling);
-    let (mut asked_in_vain, mut wrong, mut unsynced) = (0, false, 0);
+    let came = fetch(inner, running, &filling, asking).await;
+    // However it ended: when the last handle goes, what it holds is written and synced, for which no async task may wait.
+    let ended = storage.off_thread({
+        let came = came.clone();
+        move || end(filling, came).map_err(|error| io_error(&error))
+    });
+    let finished = ended.await.map_err(said)?;
+    let (first, last) = (gap.first, gap.last);
+    match came? {
+        Came::Part => {}
+        Came::Wrong => asking.misled(),
+        Came::All if !finished => {
+            tracing::warn!(first, last, "old entries that were fetched lead elsewhere, and are thrown away");
+            asking.misled();
+        }
+        Came::All => {
+            tracing::info!(first, last, "old entries were fetched: this part of the journal is whole");
+            if let Some(audit) = &storage.audit {
+                audit.index().make_anew();
+            }
+        }
+    }
+    Ok(finished)
+}
+
+/// Lets readers find what has come, if that is all and right. What is wrong is thrown away, and a part is kept.
+fn end(filling: Arc<Filling>, came: Result<Came, String>) -> Result<bool, JournalError> {
+    match (came, Arc::into_inner(filling)) {
+        (Ok(Came::All), Some(filling)) => filling.finish(),
+        // Any chain looks right until its end. If nobody's goes on from here, what has come may be what is wrong.
+        (Ok(Came::Wrong), Some(filling)) => filling.discard().map(|()| false),
+        // A page that nobody waits for any more is still being kept, or there is no more to do.
+        _ => Ok(false),
+    }
+}
+
+/// Asks for page after page.
+async fn fetch(inner: &Inner, running: &Running, filling: &Arc<Filling>, asking: &mut Asking) -> Result<Came, String> {
+    let (mut wrong, mut unsynced) = (false, 0);
+    asking.in_vain = 0;
     while !filling.is_complete() {
+        if goes_again(filling.gap(), is_limited(&inner.published)) {
+            return Ok(Came::Part);
+        }
         let others: Vec<(u64, String)> = running
             .membership()
             .nodes()
             .filter(|(id, _)| **id != running.identity.node_id)
             .map(|(id, member)| (*id, member.address.clone()))
             .collect();
-        let Some((peer, address)) = others.get(asked_in_vain) else {
-            if wrong {
-                // Any chain looks right until its end. If nobody's goes on from here, what has come may be what is wrong.
-                let Some(filling) = Arc::into_inner(filling) else { return Err("it is still in use".to_owned()) };
-                storage.off_thread(move || filling.discard().map_err(|error| io_error(&error))).await.map_err(said)?;
-            }
-            return Ok(false);
+        let Some((peer, address)) = asking.whom(others.len()).and_then(|place| others.get(place)) else {
+            return Ok(if wrong { Came::Wrong } else { Came::Part });
         };
-        let request =
-            wire::ReadHistoryRequest { envelope: Some(running.envelope(*peer)), first: filling.next(), last: gap.last };
+        let (first, last) = (filling.next(), filling.gap().last);
+        let request = wire::ReadHistoryRequest { envelope: Some(running.envelope(*peer)), first, last };
         let records = match inner.links.read_history(address, request, PAGE_WITHIN).await {
             Ok(answer) if !answer.records.is_empty() => answer.records,
-            // It does not have it either, or is not there.
-            Ok(_) | Err(_) => {
-                asked_in_vain += 1;
+            // It does not have it either.
+            Ok(_) => {
+                asking.in_vain();
+                continue;
+            }
+            Err(status) => {
+                tracing::debug!(peer, first, "no page of old entries came: {status}");
+                asking.in_vain();
                 continue;
             }
         };
         let into = filling.clone();
         unsynced = (unsynced + 1) % PAGES_PER_SYNC;
         let sync = unsynced == 0;
-        let kept = storage.off_thread(move || Ok(keep(&into, &records, sync))).await.map_err(said)?;
-        match kept {
+        let kept = inner.storage.off_thread(move || Ok(keep(&into, &records, sync))).await;
+        match kept.map_err(|error| error.to_string())? {
             Ok(count) => {
                 inner.observer.history_fetched(count);
-                (asked_in_vain, wrong) = (0, false);
+                asking.answered();
+                wrong = false;
             }
             Err(Unkept::Wrong(why)) => {
-                tracing::warn!(peer, first = filling.next(), "a page of old entries is not what it should be: {why}");
-                (asked_in_vain, wrong) = (asked_in_vain + 1, true);
+                tracing::warn!(peer, first, "a page of old entries is not what it should be: {why}");
+                asking.in_vain();
+                wrong = true;
             }
             Err(Unkept::Failed(error)) => return Err(causes(&error)),
         }
         tokio::time::sleep(PAUSE_AFTER_PAGE).await;
     }
-    let Some(filling) = Arc::into_inner(filling) else { return Err("it is still in use".to_owned()) };
-    let finished =
-        storage.off_thread(move || filling.finish().map_err(|error| io_error(&error))).await.map_err(said)?;
-    if !finished {
-        tracing::warn!(
-            first = gap.first,
-            last = gap.last,
-            "old entries that were fetched lead elsewhere, and are thrown away"
-        );
-        return Ok(false);
-    }
-    tracing::info!(first = gap.first, last = gap.last, "old entries were fetched: this part of the journal is whole");
-    if let Some(audit) = &storage.audit {
-        audit.index().make_anew();
-    }
-    Ok(true)
+    Ok(Came::All)
 }
 
 enum Unkept {
@@ -259,6 +346,33 @@ mod tests {
         let mut invented = all;
         invented[2].events = asked_for().events;
         assert!(check(start, 1, &invented).unwrap_err().contains("entry 3 brings nothing about"));
+    }
+
+    #[test]
+    fn whoever_answered_is_asked_first_and_whoever_misled_is_asked_last() {
+        let mut asking = Asking::default();
+        let round = |asking: &Asking, in_vain: usize| {
+            let mut asking = Asking { first: asking.first, in_vain: asking.in_vain };
+            let mut asked = Vec::new();
+            while let Some(place) = asking.whom(3) {
+                asked.push(place);
+                asking.in_vain();
+            }
+            assert_eq!(asked.len(), 3 - in_vain);
+            asked
+        };
+        assert_eq!(round(&asking, 0), [0, 1, 2]);
+        asking.in_vain();
+        assert_eq!(round(&asking, 1), [1, 2]);
+        asking.answered();
+        assert_eq!(round(&asking, 0), [1, 2, 0]);
+        asking.answered();
+        assert_eq!(round(&asking, 0), [1, 2, 0]);
+        asking.misled();
+        assert_eq!(round(&asking, 0), [2, 0, 1]);
+        // Members come and go.
+        assert_eq!(asking.whom(1), Some(0));
+        assert_eq!(asking.whom(0), None);
     }
 
     fn asked_for() -> JournalRecord {

@@ -40,7 +40,7 @@ pub trait NodeObserver: Debug + Send + Sync + 'static {
     fn elected(&self) {}
     /// So many old segments of the journal were let go.
     fn history_let_go(&self, _segments: u64) {}
-    /// So many entries are not in the journal of this node.
+    /// This node has looked: so many entries are not in its journal, and will be fetched if anybody has them.
     fn history_lacking(&self, _entries: u64) {}
     /// So many old entries were fetched from another node.
     fn history_fetched(&self, _entries: u64) {}

@@ -4,18 +4,54 @@
 
 mod common;
 
-use common::{Group, eventually, request};
-use loadline_raft_node::{Node, NodeConfig};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::{Group, Member, eventually, request};
+use loadline_raft_node::{Node, NodeConfig, NodeObserver};
 use loadline_state_machine::{Command, Hash, JournalEntry, LogIndex, State};
 
 fn small(config: &mut NodeConfig) {
     config.snapshot_every = 50;
     config.keep_entries = 5;
     config.journal_segment_bytes = 4 << 10;
+    config.history_look_every = Duration::from_millis(50);
 }
 
-fn set(name: &str, value: &str) -> Command {
-    Command::SetSetting { name: name.to_owned(), value: value.to_owned(), etag: None }
+/// Sees how often a node looks for what it lacks, and what it does about it.
+#[derive(Debug, Default)]
+struct Onlooker {
+    looks: AtomicU64,
+    lacking: AtomicU64,
+    fetched: AtomicU64,
+}
+
+impl NodeObserver for Onlooker {
+    fn history_lacking(&self, entries: u64) {
+        self.lacking.store(entries, Ordering::SeqCst);
+        self.looks.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn history_fetched(&self, entries: u64) {
+        self.fetched.fetch_add(entries, Ordering::SeqCst);
+    }
+}
+
+impl Onlooker {
+    /// Waits until the node has looked twice from now on: what the first look led to is done by the second.
+    async fn looks_twice(&self) {
+        let before = self.looks.load(Ordering::SeqCst);
+        eventually("two looks", async || (self.looks.load(Ordering::SeqCst) >= before + 2).then_some(())).await;
+    }
+}
+
+/// Sets how many bytes of the journal are kept; 0 is all.
+async fn set_limit(group: &Group, bytes_max: &str) {
+    let (name, value) = ("journal_bytes_max".to_owned(), bytes_max.to_owned());
+    let leader = group.leader().await;
+    let receipt = group.members[leader].propose(request(Command::SetSetting { name, value, etag: None })).await;
+    receipt.unwrap().result.unwrap();
 }
 
 /// Applies the journal of a node from the first entry to this one, and compares every hash.
@@ -72,32 +108,80 @@ async fn a_node_that_was_away_fetches_what_it_missed_twice_over_and_its_journal_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn old_segments_go_when_the_group_says_so_and_nothing_is_fetched_that_would_go_again() {
+async fn while_a_limit_is_set_what_was_missed_is_fetched_and_what_was_before_a_node_was_there_is_not() {
+    let mut group = Group::with(3, small).start_all().await;
+    // Far more than there is: nothing goes, and everybody has everything.
+    set_limit(&group, "1000000000").await;
+    let away = group.follower().await;
+    write_on(&group, "a").await;
+    // A snapshot makes the journal durable: it has a beginning when it comes back.
+    let leaving = group.members[away].node();
+    eventually("a snapshot", async || (leaving.status().snapshot_index > 50).then_some(())).await;
+    drop(leaving);
+    group.members[away].kill();
+    write_on(&group, "b").await;
+    let seen = Arc::new(Onlooker::default());
+    group.members[away].observer = seen.clone();
+    group.members[away].start().await;
+    group.agreed().await;
+    let returned = group.members[away].node();
+    eventually("what was missed", async || {
+        (seen.fetched.load(Ordering::SeqCst) > 0 && returned.journal().gaps().unwrap().is_empty()).then_some(())
+    })
+    .await;
+    assert_eq!(returned.journal().first_index(), Some(1));
+
+    let seen = Arc::new(Onlooker::default());
+    let mut newcomer = Member::new("n4", 4);
+    newcomer.config.join = group.members.iter().map(|member| member.config.address.clone()).collect();
+    small(&mut newcomer.config);
+    newcomer.observer = seen.clone();
+    group.add(newcomer).start().await;
+    group.voters_are(&[1, 2, 3, 4]).await;
+    let (index, hash) = group.agreed().await;
+    let fourth = group.members[3].node();
+    assert!(fourth.status().snapshot_index > 50, "it began with a snapshot");
+    seen.looks_twice().await;
+    assert_eq!(seen.fetched.load(Ordering::SeqCst), 0);
+    assert_eq!(fourth.journal().gaps().unwrap().first().map(|gap| gap.first), Some(1));
+    for member in &group.members[..3] {
+        assert_eq!(member.node().journal().first_index(), Some(1), "{} has what was not fetched", member.config.name);
+    }
+
+    set_limit(&group, "0").await;
+    eventually("everything", async || fourth.journal().gaps().unwrap().is_empty().then_some(())).await;
+    assert!(seen.fetched.load(Ordering::SeqCst) > 0);
+    assert_eq!(replay(&fourth, index).hash(), hash);
+    eventually("nothing to be lacking", async || (seen.lacking.load(Ordering::SeqCst) == 0).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_segments_go_when_the_group_says_so_and_what_nobody_has_any_more_stays_missing() {
     let mut group = Group::with(3, small).start_all().await;
     let away = group.follower().await;
     group.agreed().await;
     group.members[away].kill();
-    let leader = group.leader().await;
-    group.members[leader].propose(request(set("journal_bytes_max", "8000"))).await.unwrap().result.unwrap();
+    set_limit(&group, "8000").await;
     for round in ["a", "b", "c", "d"] {
         write_on(&group, round).await;
     }
-    let node = group.members[leader].node();
+    let node = group.members[group.leader().await].node();
     let first =
         eventually("old segments to go", async || node.journal().first_index().filter(|first| *first > 1)).await;
     // Whole segments go, and the newest stays.
     assert!(node.journal().disk_bytes() < 24_000, "{}", node.journal().disk_bytes());
-    // What is left begins where a state is kept, or before.
-    assert!(node.snapshots().indexes().iter().all(|index| *index + 1 >= first), "{:?}", node.snapshots().indexes());
+    // What is left can be replayed: the newest state is not older than its beginning.
+    let newest = node.snapshots().indexes().into_iter().max();
+    assert!(newest.is_some_and(|newest| newest + 1 >= first), "{newest:?}, and {first} is the first entry");
     node.journal().verify().unwrap();
 
+    set_limit(&group, "0").await;
+    let seen = Arc::new(Onlooker::default());
+    group.members[away].observer = seen.clone();
     group.members[away].start().await;
     group.agreed().await;
-    let returned = group.members[away].node();
-    assert!(!returned.journal().gaps().unwrap().is_empty());
-    // Switched off, it fetches what the others still have; what they have let go stays missing.
-    group.members[leader].propose(request(set("journal_bytes_max", "0"))).await.unwrap().result.unwrap();
-    group.members[leader].create("later").await;
-    group.agreed().await;
-    assert!(returned.journal().last_index() >= node.journal().last_index().map(|last| last.saturating_sub(1)));
+    seen.looks_twice().await;
+    let lacks = group.members[away].node().journal().gaps().unwrap();
+    assert_eq!((lacks.len(), seen.fetched.load(Ordering::SeqCst)), (1, 0), "{lacks:?}");
+    assert_eq!(seen.lacking.load(Ordering::SeqCst), lacks[0].last - lacks[0].first + 1);
 }

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use loadline_api::raft::raft_client::RaftClient;
 use loadline_log::{ModelDisk, SharedDisk};
 use loadline_raft_node::{
-    Clock, Consistency, MembershipError, NoObserver, Node, NodeConfig, PeerView, PlainDial, ProposeError, Role,
-    SystemClock,
+    Clock, Consistency, MembershipError, NoObserver, Node, NodeConfig, NodeObserver, PeerView, PlainDial, ProposeError,
+    Role, SystemClock,
 };
 use loadline_state_machine::{Actor, Command, Hash, LogIndex, Receipt, Request, RequestId};
 use tokio::runtime::Runtime;
@@ -80,6 +80,7 @@ pub(crate) struct Member {
     pub(crate) disk: ModelDisk,
     /// How far its wall clock is ahead.
     pub(crate) clock_ahead_ms: u64,
+    pub(crate) observer: Arc<dyn NodeObserver>,
     listener: Option<TcpListener>,
     up: Option<Up>,
 }
@@ -99,7 +100,8 @@ impl Member {
         config.tick_every = Duration::from_millis(200);
         config.disk_reserve_bytes = 1 << 20;
         config.wal_segment_bytes = 256 << 10;
-        Self { config, disk: ModelDisk::new(seed), clock_ahead_ms: 0, listener: Some(listener), up: None }
+        let (disk, observer) = (ModelDisk::new(seed), Arc::new(NoObserver));
+        Self { config, disk, clock_ahead_ms: 0, observer, listener: Some(listener), up: None }
     }
 
     /// The port, for somebody who pretends to be this node.
@@ -131,8 +133,9 @@ impl Member {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let disk: SharedDisk = Arc::new(self.disk.clone());
         let (config, clock) = (self.config.clone(), Arc::new(WrongClock(self.clock_ahead_ms)));
+        let observer = self.observer.clone();
         let serving = runtime.spawn(async move {
-            let node = Node::start(config, disk, Arc::new(PlainDial), clock, Arc::new(NoObserver))
+            let node = Node::start(config, disk, Arc::new(PlainDial), clock, observer)
                 .await
                 .map_err(|error| format!("{error}: {:?}", std::error::Error::source(&error)))?;
             listener.set_nonblocking(true).unwrap();
