@@ -275,7 +275,7 @@ impl Explainer<'_> {
         // The history may begin later than the decision that still counts.
         let found = told.or_else(|| self.decisions_that_count().find(|decision| decision.id == id));
         if found.is_none() {
-            self.depends_on(id.index.0 - 1, id.index.0);
+            self.depends_on(id.index.0.saturating_sub(1), id.index.0);
         }
         Ok(found)
     }

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use loadline_audit::{Kept, Moment, ReplayError, Source, Start, replay_while};
+use loadline_audit::{Kept, Moment, ReplayError, Source, SourceError, Start, replay_while};
+use loadline_log::JournalError;
 use loadline_raft_node::Node;
 use loadline_state_machine::{State, Time};
 
@@ -121,6 +122,10 @@ impl Travel {
 fn told(error: ReplayError) -> TravelError {
     match error {
         ReplayError::Begins { first, .. } | ReplayError::Gap { found: Some(first), .. } => {
+            TravelError::Begins { first }
+        }
+        // It was let go while it was being read, or never came.
+        ReplayError::Source(SourceError::Journal(JournalError::Missing { next: Some(first), .. })) => {
             TravelError::Begins { first }
         }
         ReplayError::Differs { index, .. } => TravelError::Differs { index },

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use loadline_audit::TrailError;
 use loadline_audit::part::event_rows;
 use loadline_log::JournalError;
 use loadline_raft_node::Node;
@@ -115,6 +116,17 @@ fn failed(error: &dyn std::fmt::Display) -> SqlError {
     SqlError::new(SqlState("58030"), format!("the journal cannot be read: {error}"))
 }
 
+/// As in [`crate::grpc::errors::trail`].
+fn unexplained(error: &TrailError) -> SqlError {
+    match error {
+        TrailError::Lacks { .. } => {
+            SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, error.to_string()).with_hint("Ask another node.")
+        }
+        TrailError::Several { .. } => SqlError::new(SqlState::INVALID_PARAMETER_VALUE, error.to_string()),
+        _ => failed(error),
+    }
+}
+
 impl Past for JournalPast {
     fn actions(&self, state: &State, budget: &Budget) -> Result<Vec<Arc<Action>>, SqlError> {
         let key = (audit::event_key(Event::ACTION_SETTLED), ACTIONS_MAX);
@@ -149,7 +161,7 @@ impl Past for JournalPast {
     fn explain(&self, state: &State, subject: &str, budget: &Budget) -> Result<Vec<Fact>, SqlError> {
         budget.check()?;
         let Ok(name) = subject.parse::<ResourceName>() else { return Ok(Vec::new()) };
-        let story = crate::explaining::explain(&self.node, state, &name).map_err(|error| failed(&error))?;
+        let story = crate::explaining::explain(&self.node, state, &name).map_err(|error| unexplained(&error))?;
         Ok(story.map(|story| story.facts).unwrap_or_default())
     }
 
