@@ -84,6 +84,12 @@ impl Published {
 
     /// More was applied. The happenings come first: whoever sees the new index must find them.
     pub(crate) fn advance(&self, view: View, happenings: impl IntoIterator<Item = Recent>) {
+        self.remember(happenings);
+        self.announce(view);
+    }
+
+    /// More was applied, and a later state will show it.
+    pub(crate) fn remember(&self, happenings: impl IntoIterator<Item = Recent>) {
         let mut ring = self.lock();
         for recent in happenings {
             ring.bytes += recent.bytes;
@@ -93,8 +99,6 @@ impl Published {
             let Some(oldest) = ring.kept.pop_front() else { break };
             ring.bytes -= oldest.bytes;
         }
-        drop(ring);
-        self.announce(view);
     }
 
     /// The state was replaced as a whole. What led to it did not happen here.
