@@ -26,7 +26,7 @@ async fn a_taken_port_is_named_with_its_key_and_the_folder_stays_untouched() {
             _ => config.grpc_listen = "127.0.0.1:0".to_owned(),
         }
         let taken = if key == "grpc_listen" { &place.grpc } else { &place.http };
-        let error = serve(config, std::future::pending()).await.unwrap_err();
+        let error = Box::pin(serve(config, std::future::pending())).await.unwrap_err();
         let text = with_causes(&error);
         assert!(text.starts_with(&format!("cannot listen on {taken} ({key})")), "{text}");
         assert!(text.contains("in use"), "{text}");
