@@ -2,7 +2,7 @@
 //! memory.
 //!
 //! ```console
-//! $ cargo run --release -p loadline-audit --features testing --example day -- 1000000 1000
+//! $ cargo run --profile dist -p loadline-audit --features testing --example day -- 1000000 1000
 //! ```
 
 #![allow(clippy::print_stdout, reason = "that is what it is for")]
