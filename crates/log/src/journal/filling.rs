@@ -264,19 +264,9 @@ pub(super) fn remove_part(disk: &SharedDisk, entries: &RangeInclusive<u64>) -> R
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
     use crate::disk::{Disk as _, ModelDisk};
-    use crate::journal::format;
-
-    const SMALL: JournalOptions = JournalOptions { segment_bytes: 1_500, block_bytes: 400 };
-
-    fn record(index: u64) -> JournalRecord {
-        let hash = format::hash(&index.to_le_bytes());
-        let entry = Bytes::from(hash.repeat(3));
-        JournalRecord { index, time_ms: index, hash, entry, events: Bytes::new(), keys: vec![] }
-    }
+    use crate::journal::retention::tests::{SMALL, record};
 
     fn records(range: RangeInclusive<u64>) -> Vec<JournalRecord> {
         range.map(record).collect()

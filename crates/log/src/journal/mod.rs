@@ -187,6 +187,8 @@ struct Inner {
     bases: Vec<(u64, Hash)>,
     /// The sealed segments, oldest first.
     sealed: Vec<SealedSegment>,
+    /// Whether one of them went, and nobody knows if that is durable.
+    removal_unsure: bool,
     /// The segment that is appended to; none before the first record and after a seal.
     current: Option<Current>,
     /// The number of the newest segment.

@@ -31,6 +31,7 @@ pub(super) fn recover(disk: SharedDisk, options: JournalOptions) -> Result<Inner
         blocks: Vec::new(),
         bases: Vec::new(),
         sealed: Vec::new(),
+        removal_unsure: false,
         current: None,
         number: numbers.last().copied().unwrap_or(0),
         chain: Hash::default(),

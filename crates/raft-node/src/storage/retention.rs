@@ -13,7 +13,7 @@ use super::{Storage, causes};
 const PARTS: u64 = 8;
 
 /// Lets go what need not be kept any more, and says how many segments that were. What cannot be read or removed costs space and nothing
-/// else, and the next snapshot tries again. A segment that cannot be sealed is a write that failed: the journal takes nothing more then.
+/// else, and the next snapshot tries again; after a removal that may not have reached the disk, only a restart does. A segment that cannot be sealed is a write that failed: the journal takes nothing more then.
 pub(super) fn let_go(storage: &Storage, state: &State) -> u64 {
     let limits = state.journal_limits();
     if limits.is_none() {
