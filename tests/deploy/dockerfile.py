@@ -33,8 +33,10 @@ BREAKS = [
     ("USER 65532:65532", "USER root"),
     ("USER 65532:65532", "USER 65532:65532\nUSER 0"),
     ("USER 65532:65532\n", ""),
-    ("cargo build --release --locked", "cargo build --release"),
-    ("cargo build --release --locked", "cargo build --locked"),
+    ("cargo build --profile dist --locked", "cargo build --profile dist"),
+    ("cargo build --profile dist --locked", "cargo build --locked"),
+    ("cargo build --profile dist --locked", "cargo build --profile dev --locked"),
+    ("target/dist/loadline", "target/release/loadline"),
     ("cargo build", "apt-get install --yes cmake && cargo build"),
     ("EXPOSE 7700 8700", "EXPOSE 7700"),
     ('ENTRYPOINT ["loadline"]', "ENTRYPOINT loadline"),
@@ -106,8 +108,12 @@ def problems_of(text: str) -> list[str]:
         problems.append(f"the build does not use the image's own toolchain {toolchain}")
 
     runs = " ".join(values(build, "RUN"))
-    if not re.search(r"cargo build --release --locked --package loadline-cli --bin loadline\b", runs):
-        problems.append("the build is not a locked release build of the binary")
+    built = re.search(r"cargo build --profile (\w+) --locked --package loadline-cli --bin loadline\b", runs)
+    profiles = tomllib.loads((entry.REPOSITORY / "Cargo.toml").read_text())["profile"]
+    if not built or profiles.get(built[1], {}).get("inherits") != "release":
+        problems.append("the build is not a locked build of the binary with a profile that inherits release")
+    elif f" target/{built[1]}/loadline " not in runs:
+        problems.append(f"what the profile {built[1]} built is not what is installed")
     problems += [f"the build asks for {tool}" for tool in UNWANTED_TOOLS if tool in runs]
     if values(final, "RUN"):
         problems.append("the last stage runs something: it must only copy")
