@@ -163,7 +163,7 @@ async fn load(client: Client, clusters: u32, round: u32) -> Result<(), Failed> {
     for number in 0.. {
         every.tick().await;
         // Metrics only: an activity would wake the clusters that are still to be measured.
-        let mut report = signals::report(&mix, number);
+        let mut report = signals::report(&mix, 0, number);
         report.retain(|one| one.observations.iter().all(|it| matches!(it.seen, Some(Seen::Metric(_)))));
         stream.send(report).await?;
     }

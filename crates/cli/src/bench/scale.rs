@@ -88,12 +88,13 @@ pub(super) async fn measure(scale: &Scale, stage: &mut Stage<'_>) -> Result<Vec<
         let folder = stage.folder().join(format!("receiver-{clusters}"));
         std::fs::create_dir(&folder)?;
         arguments.extend(backend(&folder, &receiver)?);
-        let group = Group::start(stage.folder(), &format!("scale-{clusters}"), &arguments).await?;
+        let mut group = Group::start(stage.folder(), &format!("scale-{clusters}"), &arguments).await?;
         let client = group.client()?;
         build(&client, clusters).await?;
         let felt = Felt::new(clusters, receiver);
         felt.lull(&client, stage.args.rounds).await?;
-        at_rest(&group).await?;
+        stage.tell(&format!("scale: waiting until the nodes with {clusters} clusters are at rest"));
+        at_rest(&mut group, &mix(clusters, &sizes)).await?;
         worlds.push(World { clusters, group, signals: Vec::new(), felt });
     }
     for round in 1..=stage.args.rounds {
@@ -101,8 +102,7 @@ pub(super) async fn measure(scale: &Scale, stage: &mut Stage<'_>) -> Result<Vec<
         stage.yardstick().await?;
         for world in &mut worlds {
             let endpoint = world.group.leader_endpoint().await?;
-            let (clusters, at_once) = (world.clusters, sizes.first().copied());
-            let mix = Mix { clusters, per_report: 64, collectors: 4, under_way: 16, at_once };
+            let mix = mix(world.clusters, &sizes);
             world.signals.push(signals::streams(&endpoint, &mix, round, stage.args.lasts).await?);
         }
     }
@@ -140,8 +140,19 @@ pub(super) async fn measure(scale: &Scale, stage: &mut Stage<'_>) -> Result<Vec<
     Ok(rows)
 }
 
+fn mix(clusters: u32, sizes: &[u32]) -> Mix {
+    Mix { clusters, per_report: 64, collectors: 4, under_way: 16, at_once: sizes.first().copied() }
+}
+
 /// Until the nodes have worked off what the making of the clusters has left them: looks at each, and keys of the audit index.
-async fn at_rest(group: &Group) -> Result<(), Failed> {
+/// The last of those keys are written when some hundred entries more have come, so signals come first that do not count.
+async fn at_rest(group: &mut Group, mix: &Mix) -> Result<(), Failed> {
+    quiet(group).await?;
+    signals::streams(&group.leader_endpoint().await?, mix, 0, REST).await?;
+    quiet(group).await
+}
+
+async fn quiet(group: &Group) -> Result<(), Failed> {
     let worked = || {
         let pids = (0..group.nodes().len()).filter_map(|place| group.pid(place));
         pids.filter_map(worked_of).sum::<Duration>()
@@ -284,7 +295,7 @@ async fn many_reports(endpoint: &str, clusters: u32, count: u64) -> Result<(), F
             let options = loadline_client::SignalOptions::of(format!("bench-many-{stream}"));
             let mut sending = client.signal_stream(options);
             for number in 0..count.div_ceil(STREAMS) {
-                sending.send(signals::report(&mix, number.wrapping_mul(STREAMS).wrapping_add(stream))).await?;
+                sending.send(signals::report(&mix, stream, number.wrapping_mul(STREAMS))).await?;
             }
             sending.flush().await?;
             Ok::<_, Failed>(())

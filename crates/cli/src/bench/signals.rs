@@ -47,8 +47,8 @@ pub(crate) struct Mix {
     /// Reports of one collector that may be under way
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(super) under_way: u16,
-    /// Clusters that the reports of one moment are about; nothing: all of them. So an entry evaluates as many, however many there
-    /// are, and what is compared is the cost of one.
+    /// Clusters that the reports of one moment are about, those of all collectors; nothing: all of them. So an entry evaluates as
+    /// many, however many there are, and what is compared is the cost of one.
     #[arg(skip)]
     pub(super) at_once: Option<u32>,
 }
@@ -57,7 +57,8 @@ pub(crate) struct Mix {
 const REPORTS_AT_ONCE: u64 = 64;
 
 impl Mix {
-    /// Which cluster an observation is about.
+    /// Which cluster an observation is about, in the report of this number of its collector. The collectors keep about the same
+    /// pace, so that what they tell at one moment is about the same clusters.
     fn cluster(&self, number: u64, picked: u64) -> u64 {
         let clusters = u64::from(self.clusters);
         match self.at_once.map(u64::from).filter(|at_once| *at_once < clusters) {
@@ -127,7 +128,7 @@ async fn stream(
     let mut took = Vec::new();
     let first = collector.bytes().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
     for number in 0.. {
-        let acknowledged = stream.send(report(&mix, first.wrapping_add(number))).await?;
+        let acknowledged = stream.send(report(&mix, first, number)).await?;
         let now = Instant::now();
         if now >= until {
             break;
@@ -140,9 +141,9 @@ async fn stream(
     Ok(took)
 }
 
-/// One report: every other observation is an activity, the rest are metrics.
-pub(super) fn report(shape: &Mix, number: u64) -> Vec<ClusterSignals> {
-    let first = number.wrapping_mul(u64::from(shape.per_report));
+/// One report: every other observation is an activity, the rest are metrics. Those of two collectors differ by `collector`.
+pub(super) fn report(shape: &Mix, collector: u64, number: u64) -> Vec<ClusterSignals> {
+    let first = collector.wrapping_add(number).wrapping_mul(u64::from(shape.per_report));
     (0..u64::from(shape.per_report))
         .map(|place| {
             let picked = mix(first.wrapping_add(place));
@@ -194,14 +195,30 @@ async fn puts(etcd: &mut Etcd, shape: &Mix, at_once: u32, lasts: Duration) -> Re
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
     fn a_report_has_as_many_observations_as_were_asked_for_and_the_next_is_another() {
         let shape = Mix { clusters: 10, per_report: 5, collectors: 1, under_way: 1, at_once: None };
-        let one = report(&shape, 7);
+        let one = report(&shape, 0, 7);
         assert_eq!(one.iter().map(|cluster| cluster.observations.len()).sum::<usize>(), 5);
-        assert_eq!(one, report(&shape, 7));
-        assert_ne!(one, report(&shape, 8));
+        assert_eq!(one, report(&shape, 0, 7));
+        assert_ne!(one, report(&shape, 0, 8));
+        assert_ne!(one, report(&shape, 1_000, 7), "another collector sees something else");
+    }
+
+    #[test]
+    fn what_collectors_tell_at_one_moment_is_about_so_many_clusters_together() {
+        let shape = Mix { clusters: 100_000, per_report: 64, collectors: 4, under_way: 1, at_once: Some(100) };
+        let about = |from: u64| {
+            let reports =
+                (0..4).flat_map(|collector| (from..from + 8).map(move |number| (collector * 1_000_003, number)));
+            let clusters = reports.flat_map(|(collector, number)| report(&shape, collector, number));
+            clusters.filter_map(|it| it.cluster).map(|it| format!("{it:?}")).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(about(0).len(), 100);
+        assert!(about(0).is_disjoint(&about(REPORTS_AT_ONCE)), "then others get their turn");
     }
 }
