@@ -111,7 +111,7 @@ impl Day {
             hash: applied.hash.0,
             entry: entry.into(),
             events: applied.encode_events().into(),
-            keys,
+            keys: keys.into(),
         }
     }
 

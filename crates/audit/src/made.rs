@@ -44,7 +44,7 @@ pub(crate) fn record(state: &mut State, index: u64, cluster: &str) -> JournalRec
         hash: applied.hash.0,
         entry: JournalEntry::encode_requests(sealed.bytes()).into(),
         events: applied.encode_events().into(),
-        keys: applied.index_keys(&sealed),
+        keys: applied.index_keys(&sealed).into(),
     }
 }
 

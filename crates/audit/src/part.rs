@@ -37,7 +37,7 @@ impl Part {
             let row = event_row(index, ordinal, at, event, asker(step.entry, *cause), step.state);
             self.events.push(Arc::new(row));
             match event {
-                Event::ActionSettled { action, .. } => self.actions.push(Arc::new(action.clone())),
+                Event::ActionSettled { action, .. } => self.actions.push(Arc::from(action.clone())),
                 Event::DecisionMade { decision } => self.decisions.push(Arc::new(Decision::clone(decision))),
                 Event::OperationEnded { operation, end } => {
                     let ended = EndedOperation { operation: operation.clone(), end: *end, ended_at: at };

@@ -271,7 +271,9 @@ mod tests {
             hash[0] ^= u8::from(spoil == Some(index));
             let (entry, events) =
                 (JournalEntry::encode_requests(sealed.bytes()).into(), applied.encode_events().into());
-            journal.append(JournalRecord { index, time_ms: index * 10, hash, entry, events, keys: vec![] }).unwrap();
+            journal
+                .append(JournalRecord { index, time_ms: index * 10, hash, entry, events, keys: vec![].into() })
+                .unwrap();
             states.push(state.clone());
             if snapshots.contains(&index) {
                 let meta = SnapshotMeta {
@@ -352,7 +354,7 @@ mod tests {
         let kept = Journal::open(disk, JournalOptions::default()).unwrap();
         kept.start_after(7, [1; 32]).unwrap();
         let (entry, events) = (JournalEntry::encode_blank().into(), vec![].into());
-        kept.append(JournalRecord { index: 8, time_ms: 8, hash: [2; 32], entry, events, keys: vec![] }).unwrap();
+        kept.append(JournalRecord { index: 8, time_ms: 8, hash: [2; 32], entry, events, keys: vec![].into() }).unwrap();
         drop(kept);
         let kept = Kept::open(folder.path()).unwrap();
         let failed = replay(&kept, Start::Beginning, Moment::End, |_| {}).unwrap_err();

@@ -44,7 +44,7 @@ fn record(state: &mut State, index: u64, cluster: &str) -> JournalRecord {
         hash: applied.hash.0,
         entry: JournalEntry::encode_requests(sealed.bytes()).into(),
         events: applied.encode_events().into(),
-        keys: applied.index_keys(&sealed),
+        keys: applied.index_keys(&sealed).into(),
     }
 }
 
@@ -399,7 +399,7 @@ fn entries(cases: &mut Cases, made: &Made, whole: &[u8]) {
 
         // What only helps to find it is covered by the signature alone.
         let mut altered = made.0.clone();
-        altered[place].keys.clear();
+        altered[place].keys = [].into();
         cases.found(&format!("entry {index} without its keys"), &forged(whole, &altered));
     }
     let mut shorter = made.0.clone();

@@ -147,7 +147,9 @@ fn of(entry: Vec<u8>) -> tempfile::NamedTempFile {
     let blank = pass(&mut State::new(), LogIndex(1), &[]);
     for (index, entry, hash) in [(1, JournalEntry::encode_blank(), blank.hash.0), (2, entry, [0; 32])] {
         let events = blank.encode_events().into();
-        writer.add(JournalRecord { index, time_ms: 0, hash, entry: entry.into(), events, keys: vec![] }).unwrap();
+        writer
+            .add(JournalRecord { index, time_ms: 0, hash, entry: entry.into(), events, keys: vec![].into() })
+            .unwrap();
     }
     writer.finish().unwrap();
     file
@@ -213,7 +215,9 @@ fn an_entry_in_a_folder_that_this_version_does_not_know_names_the_version_that_w
         [(1, JournalEntry::encode_blank(), blank.hash.0), (2, b"\x63whatever".to_vec(), [0; 32])]
     {
         let events = blank.encode_events().into();
-        journal.append(JournalRecord { index, time_ms: 0, hash, entry: entry.into(), events, keys: vec![] }).unwrap();
+        journal
+            .append(JournalRecord { index, time_ms: 0, hash, entry: entry.into(), events, keys: vec![].into() })
+            .unwrap();
     }
     journal.close().unwrap();
     drop(journal);

@@ -44,7 +44,7 @@ pub(crate) async fn page(inner: &Inner, first: u64, last: u64) -> Result<wire::R
         Ok(mut records) => {
             records.retain(|record| record.index <= last);
             // Keys are not sent: whoever gets the records makes them anew.
-            records.iter_mut().for_each(|record| record.keys.clear());
+            records.iter_mut().for_each(|record| record.keys = [].into());
             let packed = if records.is_empty() { Vec::new() } else { pack_records(&records)? };
             Ok(wire::ReadHistoryResponse { records: Bytes::from(packed) })
         }
@@ -292,10 +292,10 @@ fn check(
         record.keys = match JournalEntry::decode(&record.entry).map_err(unreadable)? {
             JournalEntry::Requests(sealed) => {
                 time = time.max(sealed.entry().stamped_at);
-                audit::entry_keys(&sealed, &events, time)
+                audit::entry_keys(&sealed, &events, time).into()
             }
             // Their events are no part of the hash, because there are none.
-            JournalEntry::Blank | JournalEntry::Membership(_) if events.is_empty() => Vec::new(),
+            JournalEntry::Blank | JournalEntry::Membership(_) if events.is_empty() => Vec::new().into(),
             JournalEntry::Blank | JournalEntry::Membership(_) => {
                 return Err(format!("entry {index} brings nothing about, and comes with events"));
             }
@@ -322,7 +322,7 @@ mod tests {
                 hash: applied.hash.0,
                 entry: JournalEntry::encode_membership(payload.as_bytes()).into(),
                 events: applied.encode_events().into(),
-                keys: vec![],
+                keys: vec![].into(),
             }
         };
         (1..=count).map(one).collect()
@@ -386,7 +386,7 @@ mod tests {
             hash: applied.hash.0,
             entry: JournalEntry::encode_requests(sealed.bytes()).into(),
             events: applied.encode_events().into(),
-            keys: applied.index_keys(&sealed),
+            keys: applied.index_keys(&sealed).into(),
         }
     }
 
@@ -394,7 +394,7 @@ mod tests {
     fn what_the_hash_does_not_cover_is_made_anew() {
         let right = asked_for();
         assert!(!right.keys.is_empty());
-        let doctored = JournalRecord { time_ms: 5, keys: vec![b"nobody".to_vec()], ..right.clone() };
+        let doctored = JournalRecord { time_ms: 5, keys: vec![b"nobody".to_vec()].into(), ..right.clone() };
         let kept = check(State::new().hash(), Time::default(), 1, vec![doctored.clone()]);
         assert_eq!(kept, Ok(vec![right.clone()]));
         // Time does not go back behind what is before it.

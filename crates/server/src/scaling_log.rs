@@ -291,9 +291,9 @@ mod tests {
         let dead = Action { status: ActionStatus::DeadLettered, attempt: 3, ..retried.clone() };
         let done = Action { status: ActionStatus::Succeeded, ..dead.clone() };
         let lines = logged(|| {
-            say(&Event::ActionReturned { action: retried.clone() }, &state);
-            say(&Event::ActionSettled { action: dead, report: Report::Nothing }, &state);
-            say(&Event::ActionSettled { action: done, report: Report::Nothing }, &state);
+            say(&Event::ActionReturned { action: Box::new(retried.clone()) }, &state);
+            say(&Event::ActionSettled { action: Box::new(dead), report: Report::Nothing }, &state);
+            say(&Event::ActionSettled { action: Box::new(done), report: Report::Nothing }, &state);
         });
         assert_eq!(lines.len(), 2, "{lines:?}");
         let expected = json!({

@@ -69,7 +69,7 @@ pub fn apply(state: &mut State, index: LogIndex, entry: &Sealed) -> Applied {
     }
     // In one piece: growing would move everything again and again, and a report brings about an event for each cluster.
     let expected = requests.iter().flat_map(|request| &request.commands).map(report::events_expected).sum();
-    let mut so_far = SoFar { index, events: Vec::with_capacity(expected), causes: Vec::with_capacity(expected) };
+    let mut so_far = SoFar::nothing(index, expected);
     let receipts = (0..).zip(requests).map(|(place, request)| settle(state, &mut so_far, place, request)).collect();
     // Once per entry, not per command: what many requests touched is looked at once.
     react(state, &mut so_far, requests.len());
@@ -101,8 +101,8 @@ pub fn rehearse_fork(state: &State, request: &Request, now: Time) -> Result<(Sta
     request.proposable()?;
     let mut fork = state.clone();
     fork.now = fork.now.max(now);
-    let at = Moment { index: LogIndex(state.applied.0 + 1), now: fork.now, ordinal: 0 };
-    let (done, _) = perform(&mut fork, at, request)?;
+    let mut so_far = SoFar::nothing(LogIndex(state.applied.0 + 1), 0);
+    let done = perform(&mut fork, &mut so_far, request)?;
     Ok((fork, done))
 }
 
@@ -126,17 +126,23 @@ pub fn nonsense(state: &State, request: &Request) -> Option<Refused> {
 struct SoFar {
     index: LogIndex,
     events: Vec<Event>,
+    /// Of the first so many events.
     causes: Vec<Cause>,
 }
 
 impl SoFar {
+    /// With room for as many events as are expected.
+    fn nothing(index: LogIndex, expected: usize) -> Self {
+        Self { index, events: Vec::with_capacity(expected), causes: Vec::with_capacity(expected) }
+    }
+
     fn moment(&self, state: &State) -> Moment {
         Moment { index: self.index, now: state.now, ordinal: event_count(self.events.len()) }
     }
 
-    fn add(&mut self, cause: Cause, events: Vec<Event>) {
-        self.causes.extend(events.iter().map(|_| cause));
-        self.events.extend(events);
+    /// Says what brought those events about that nobody has said it of.
+    fn blame(&mut self, cause: Cause) {
+        self.causes.resize(self.events.len(), cause);
     }
 }
 
@@ -155,36 +161,30 @@ fn settle(state: &mut State, so_far: &mut SoFar, place: u32, request: &Request) 
         }
     }
 
-    let receipt = answered(match perform_all_or_nothing(state, so_far.moment(state), request) {
-        Ok((done, events)) => {
-            so_far.add(Cause::Request(place), events);
-            Ok(done)
-        }
-        Err(refused) => Err(refused),
-    });
+    let receipt = answered(perform_all_or_nothing(state, so_far, request));
+    so_far.blame(Cause::Request(place));
     if let Some((id, payload)) = remember_as {
         state.requests.remember(id, Remembered::new(payload, &receipt));
     }
     receipt
 }
 
-type Performed = Result<(Vec<Done>, Vec<Event>), Refused>;
-
-fn perform_all_or_nothing(state: &mut State, start: Moment, request: &Request) -> Performed {
+fn perform_all_or_nothing(state: &mut State, so_far: &mut SoFar, request: &Request) -> Result<Vec<Done>, Refused> {
     // A single command is decided before anything is written, so it is all or nothing without a fork. The fork would make
     // every write of a packed entry copy its path through the tables again.
-    if request.commands.len() == 1 || report::none_is_refused(state, start, request) {
-        return perform(state, start, request);
+    if request.commands.len() == 1 || report::none_is_refused(state, so_far.moment(state), request) {
+        return perform(state, so_far, request);
     }
+    let before = so_far.events.len();
     let mut fork = state.clone();
-    let performed = perform(&mut fork, start, request)?;
+    let done = perform(&mut fork, so_far, request).inspect_err(|_| so_far.events.truncate(before))?;
     *state = fork;
-    Ok(performed)
+    Ok(done)
 }
 
 /// Does the commands of a request one after the other, each seeing what those before left. If one that is not the first
-/// is refused, the state is left in the middle of things and must be thrown away.
-fn perform(state: &mut State, start: Moment, request: &Request) -> Performed {
+/// is refused, the state and the events are left in the middle of things and must be thrown away.
+fn perform(state: &mut State, so_far: &mut SoFar, request: &Request) -> Result<Vec<Done>, Refused> {
     let count = request.commands.len();
     let whole = |rejection| Refused { ordinal: 0, rejection };
     if count == 0 {
@@ -194,18 +194,17 @@ fn perform(state: &mut State, start: Moment, request: &Request) -> Performed {
         let count_max = COMMANDS_PER_REQUEST_MAX as u64;
         return Err(whole(Rejection::TooManyCommands { count: count as u64, count_max }));
     }
-    let mut all = Vec::new();
     let mut done = Vec::with_capacity(count);
     for (ordinal, command) in (0..).zip(&request.commands) {
-        let at = Moment { ordinal: start.ordinal + event_count(all.len()), ..start };
+        let at = so_far.moment(state);
         let events = decide(state, at, &request.actor, command).map_err(|rejection| Refused { ordinal, rejection })?;
         for event in &events {
             evolve(state, event);
         }
         done.push(Done { changed: !events.is_empty(), answer: answer(state, command, &events) });
-        all.extend(events);
+        so_far.events.extend(events);
     }
-    Ok((done, all))
+    Ok(done)
 }
 
 /// What a command left behind, read from the state after it.
@@ -304,10 +303,11 @@ fn answer_with(state: &State, cluster: &Cluster) -> Answer {
 fn react(state: &mut State, so_far: &mut SoFar, requests: usize) {
     if let Some(event) = restore::give_up_if_idle(state.restore.as_deref(), state.now) {
         evolve(state, &event);
-        so_far.add(Cause::Reaction, vec![event]);
+        so_far.events.push(event);
     }
     let events = evaluate::react(state, so_far.moment(state), &so_far.events, &STRATEGIES);
-    so_far.add(Cause::Reaction, events);
+    so_far.events.extend(events);
+    so_far.blame(Cause::Reaction);
     let window = state.settings.span(&REQUEST_WINDOW);
     let count_max = state.settings.count(&REQUEST_WINDOW_COUNT);
     state.requests.forget(state.now, window, count_max, requests);

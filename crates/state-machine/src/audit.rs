@@ -67,14 +67,17 @@ impl Applied {
 /// Under which keys an entry with these events can be found, each once. None for an entry that only told the time, or signals from
 /// which nothing followed: several per second would bury everything else.
 pub fn entry_keys(entry: &Sealed, events: &[Event], time: Time) -> Vec<Vec<u8>> {
-    let mut keys = Vec::new();
+    // Of many requests most are by the same actor and of the same kind: a key is made of what is left.
+    let (mut actors, mut commands) = (Vec::new(), Vec::new());
     for request in &entry.entry().requests {
         if request.commands.iter().all(is_routine) {
             continue;
         }
-        keys.push(actor_key(&request.actor.name));
-        keys.extend(request.commands.iter().map(|command| command_key(command.kind())));
+        actors.push(request.actor.name.as_str());
+        commands.extend(request.commands.iter().map(Command::kind));
     }
+    let mut keys: Vec<Vec<u8>> = each_once(actors).map(actor_key).collect();
+    keys.extend(each_once(commands).map(command_key));
     let signal = |event: &&Event| {
         matches!(
             event,
@@ -85,8 +88,8 @@ pub fn entry_keys(entry: &Sealed, events: &[Event], time: Time) -> Vec<Vec<u8>> 
         )
     };
     let told = || events.iter().filter(|event| !signal(event));
-    keys.extend(told().map(|event| event_key(event.kind())));
-    keys.extend(told().filter_map(|event| event.cluster()).map(cluster_key));
+    keys.extend(each_once(told().map(Event::kind).collect()).map(event_key));
+    keys.extend(each_once(told().filter_map(Event::cluster).collect()).map(cluster_key));
     let ends = |event: &&Event| matches!(event.kind(), Event::ACTION_SETTLED | Event::OPERATION_ENDED);
     let ended = told().filter(ends).filter_map(|event| Some((event.cluster()?, event.kind())));
     keys.extend(ended.map(|(cluster, kind)| cluster_event_key(cluster, kind)));
@@ -97,6 +100,12 @@ pub fn entry_keys(entry: &Sealed, events: &[Event], time: Time) -> Vec<Vec<u8>> 
     keys.sort_unstable();
     keys.dedup();
     keys
+}
+
+fn each_once<T: Ord>(mut all: Vec<T>) -> impl Iterator<Item = T> {
+    all.sort_unstable();
+    all.dedup();
+    all.into_iter()
 }
 
 /// What comes all the time and is only worth finding for what followed from it.

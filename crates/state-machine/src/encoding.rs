@@ -48,14 +48,19 @@ pub(crate) struct Encoder {
     bytes: Vec<u8>,
 }
 
+/// Room to begin with: most requests and receipts fit, and growing to it step by step took five turns.
+const ROOM: usize = 256;
+
 impl Encoder {
     pub(crate) fn with_format(format: u16) -> Self {
-        Self { bytes: format.to_le_bytes().to_vec() }
+        let mut encoder = Self::bare();
+        encoder.bytes.extend_from_slice(&format.to_le_bytes());
+        encoder
     }
 
     /// For bytes that only a hash will see, or that become a part of others.
     pub(crate) fn bare() -> Self {
-        Self { bytes: Vec::new() }
+        Self { bytes: Vec::with_capacity(ROOM) }
     }
 
     pub(crate) fn put<T: Serialize + ?Sized>(&mut self, value: &T) {

@@ -22,7 +22,7 @@ numbered! {
         5 => GroupFounded { nodes: u64 },
 
         10 => SizeCreated { size: Size },
-        11 => SizeChanged { before: Size, size: Size },
+        11 => SizeChanged { before: Box<Size>, size: Size },
         12 => SizeDropped { size: Size },
 
         20 => ClusterCreated { cluster: Cluster },
@@ -56,7 +56,7 @@ numbered! {
         48 => ClusterKnowledgeRestored { cluster: ClusterId, knowledge: Box<RestoredKnowledge> },
 
         50 => StrategyCreated { strategy: Strategy },
-        51 => StrategyChanged { before: Strategy, strategy: Strategy },
+        51 => StrategyChanged { before: Box<Strategy>, strategy: Strategy },
         52 => StrategyDropped { strategy: Strategy },
         /// It came to no decision; its cluster holds.
         53 => StrategyFaulted { cluster: ClusterId, strategy: StrategyId, reason: Reason },
@@ -64,34 +64,34 @@ numbered! {
         54 => StrategyStateSet { cluster: ClusterId, kind: StrategyKind, state: Option<StrategyState> },
 
         60 => SignalsReported {
-            collector: String,
+            collector: Key,
             sequence: u64,
             cluster: ClusterId,
             observations: Vec<Observation>,
         },
         /// It had nothing to say about any cluster that exists.
-        61 => CollectorHeard { collector: String, sequence: u64 },
+        61 => CollectorHeard { collector: Key, sequence: u64 },
 
         70 => ClusterPaused { cluster: ClusterId, pause: Pause },
         71 => ClusterResumed { cluster: ClusterId, reason: ResumeReason },
         /// Somebody wants a replica to be made or dropped. It begins as soon as nothing else is under way on the cluster.
-        72 => ReplicaAsked { cluster: ClusterId, asked: Planned },
+        72 => ReplicaAsked { cluster: ClusterId, asked: Box<Planned> },
 
         80 => DecisionMade { decision: Box<Decision> },
 
-        90 => ActionPlanned { action: Action },
-        91 => ActionApproved { action: Action },
-        92 => ActionClaimed { action: Action },
+        90 => ActionPlanned { action: Box<Action> },
+        91 => ActionApproved { action: Box<Action> },
+        92 => ActionClaimed { action: Box<Action> },
         /// It failed and will be tried again.
-        93 => ActionReturned { action: Action },
+        93 => ActionReturned { action: Box<Action> },
         /// It was called, and nobody knows what came of it.
-        94 => ActionUnsure { action: Action },
+        94 => ActionUnsure { action: Box<Action> },
         /// Also once more, when an operator has found out what came of one that had been given up.
-        95 => ActionSettled { action: Action, report: Report },
+        95 => ActionSettled { action: Box<Action>, report: Report },
         /// An operator wants it to be tried again, or read back, at once.
-        96 => ActionHurried { action: Action },
+        96 => ActionHurried { action: Box<Action> },
         /// An operator wants what was given up to be decided about afresh.
-        97 => DeadLetterCleared { action: Action, reason: String },
+        97 => DeadLetterCleared { action: Box<Action>, reason: String },
         /// The rows of these settled actions are no longer shown. What happened stays in the journal.
         98 => ActionRowsDeleted { cluster: ClusterId, numbers: Vec<u64> },
 
@@ -99,21 +99,21 @@ numbered! {
         101 => OperationAdvanced { operation: Operation },
         102 => OperationEnded { operation: Operation, end: OperationEnd },
 
-        110 => RoleCreated { role: Role },
-        111 => RoleChanged { role: Role },
-        112 => RoleDropped { role: Role },
+        110 => RoleCreated { role: Box<Role> },
+        111 => RoleChanged { role: Box<Role> },
+        112 => RoleDropped { role: Box<Role> },
         /// On this cluster, or, without one, on all.
-        113 => UsageGranted { role: Role, on: Option<ClusterId> },
+        113 => UsageGranted { role: Box<Role>, on: Option<ClusterId> },
         /// Also because the cluster has gone.
-        114 => UsageRevoked { role: Role, on: Option<ClusterId> },
-        115 => TokenCreated { role: Role, token: String },
-        116 => TokenDropped { role: Role, token: String },
-        117 => RoleRestored { role: Role },
+        114 => UsageRevoked { role: Box<Role>, on: Option<ClusterId> },
+        115 => TokenCreated { role: Box<Role>, token: String },
+        116 => TokenDropped { role: Box<Role>, token: String },
+        117 => RoleRestored { role: Box<Role> },
 
-        120 => SignalCreated { signal: Signal },
-        121 => SignalChanged { before: Signal, signal: Signal },
-        122 => SignalDropped { signal: Signal },
-        123 => SignalRestored { signal: Signal },
+        120 => SignalCreated { signal: Box<Signal> },
+        121 => SignalChanged { before: Box<Signal>, signal: Box<Signal> },
+        122 => SignalDropped { signal: Box<Signal> },
+        123 => SignalRestored { signal: Box<Signal> },
         /// It was asked for, and no value came of it.
         124 => SignalFailed { signal: String, error: String },
         /// Somebody wants it awake, or it wakes by itself because somebody uses it.
@@ -180,4 +180,15 @@ pub fn decode_caused_events(bytes: &[u8]) -> Result<Vec<(Cause, Event)>, DecodeE
     }
     from.finish()?;
     Ok(events)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// There is one for every signal, they are moved about, and the latest ones are kept in memory: what is large is boxed.
+    #[test]
+    fn an_event_is_small() {
+        assert!(size_of::<Event>() <= 128, "{}", size_of::<Event>());
+    }
 }

@@ -14,7 +14,7 @@ use crate::scaling::evolve as scaling;
 use crate::scaling::idle;
 use crate::settings::{SettingRow, Settings};
 use crate::sizes::Sizes;
-use crate::{Event, State};
+use crate::{Event, Planned, State};
 
 pub(crate) fn evolve(state: &mut State, event: &Event) {
     match event {
@@ -113,7 +113,7 @@ pub(crate) fn evolve(state: &mut State, event: &Event) {
             state.scaling.record_mut(*cluster).pause = Some(Box::new(pause.clone()));
         }
         Event::ClusterResumed { cluster, .. } => state.scaling.record_mut(*cluster).pause = None,
-        Event::ReplicaAsked { cluster, asked } => state.scaling.record_mut(*cluster).asked.push(asked.clone()),
+        Event::ReplicaAsked { cluster, asked } => state.scaling.record_mut(*cluster).asked.push(Planned::clone(asked)),
         Event::ClusterWoken { cluster, wake } => {
             let now = state.now;
             state.scaling.record_mut(*cluster).idle_mut(now).wake = Some(*wake);

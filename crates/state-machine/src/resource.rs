@@ -264,7 +264,7 @@ pub fn resource_changes(events: &[Event]) -> Vec<ResourceChange> {
             | Event::ActionReturned { action }
             | Event::ActionUnsure { action }
             | Event::ActionHurried { action } => {
-                changes.push(ResourceChange::put(Resource::Action(Box::new(action.clone()))));
+                changes.push(ResourceChange::put(Resource::Action(action.clone())));
             }
             Event::ActionSettled { action, .. } => {
                 changes.push(ResourceChange::gone(ResourceName::action(action.id)));

@@ -139,7 +139,7 @@ pub(crate) fn change(
     if size == *before {
         return Ok(vec![]);
     }
-    Ok(vec![Event::SizeChanged { before: before.clone(), size: Size { updated: at.revision(), ..size } }])
+    Ok(vec![Event::SizeChanged { before: Box::new(before.clone()), size: Size { updated: at.revision(), ..size } }])
 }
 
 pub(crate) fn drop(

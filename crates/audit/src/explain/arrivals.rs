@@ -35,7 +35,7 @@ impl Explainer<'_> {
                 }
                 for it in &wanted {
                     let matching = observations.iter().filter(|seen| is_about(seen, &it.name));
-                    for observation in matching.filter(|_| it.collector.is_empty() || it.collector == *collector) {
+                    for observation in matching.filter(|_| it.collector.is_empty() || *it.collector == **collector) {
                         // The value itself if it is of that very moment; else the last that came, which said the same.
                         let exact = opened.at.since(it.as_of) == observation.age;
                         let known = found.get(&it.name).is_some_and(|(known, _)| *known);

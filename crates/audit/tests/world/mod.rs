@@ -50,7 +50,7 @@ impl World {
             hash: applied.hash.0,
             entry: JournalEntry::encode_requests(sealed.bytes()).into(),
             events: applied.encode_events().into(),
-            keys: applied.index_keys(&sealed),
+            keys: applied.index_keys(&sealed).into(),
         });
         applied
     }

@@ -113,9 +113,9 @@ impl Model {
         for event in &applied.events {
             match event {
                 Event::ActionSettled { action, .. } => {
-                    inner.settled.entry(action.id).or_default().push(action.clone());
+                    inner.settled.entry(action.id).or_default().push(Action::clone(action));
                 }
-                Event::ActionPlanned { action } => drop(inner.planned.insert(action.id, action.clone())),
+                Event::ActionPlanned { action } => drop(inner.planned.insert(action.id, Action::clone(action))),
                 Event::ActionClaimed { action } => {
                     let claimed = action.attempts.last().unwrap().epoch;
                     inner.claims.push((action.id, claimed, state.epoch().unwrap()));

@@ -76,7 +76,7 @@ impl Interval {
     }
 
     pub(super) fn add(&mut self, record: &JournalRecord) {
-        for key in &record.keys {
+        for key in record.keys.iter() {
             match self.keys.get_mut(key) {
                 Some(bits) => bits.set(record.index),
                 None => self.keys.entry(key.clone()).or_default().set(record.index),

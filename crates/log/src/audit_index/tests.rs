@@ -18,7 +18,8 @@ fn record(index: u64, salt: u8) -> JournalRecord {
             format!("cluster/c{}", index % 3).into_bytes(),
             format!("actor/a{}", (index + u64::from(salt)) % 10).into_bytes(),
             [b"time\0", &(index / 100).to_be_bytes()[..]].concat(),
-        ],
+        ]
+        .into(),
     }
 }
 
@@ -116,7 +117,7 @@ fn keys_with_zeros_and_keys_that_begin_with_others_are_kept_apart() {
     let journal = Journal::open(Arc::new(disk), JournalOptions::default()).unwrap();
     let keys: [&[u8]; 6] = [b"a", b"a\0", b"a\0\x01", b"a\0\xff", b"a\x01", b"ab"];
     for (index, key) in (0..).zip(keys) {
-        journal.append(JournalRecord { keys: vec![key.to_vec()], ..record(index, 0) }).unwrap();
+        journal.append(JournalRecord { keys: vec![key.to_vec()].into(), ..record(index, 0) }).unwrap();
     }
     let index = AuditIndex::open(dir.path(), &journal).unwrap();
     assert_eq!(index.find(b"a", None, 9).unwrap(), [5, 4, 3, 2, 1, 0]);

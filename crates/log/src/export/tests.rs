@@ -15,7 +15,7 @@ fn record(index: u64) -> JournalRecord {
         // Hard to compress, so that a few hundred make some blocks.
         entry: blake3::hash(&index.to_le_bytes()).as_bytes().repeat(8).into(),
         events: vec![b'e'; index as usize % 7].into(),
-        keys: vec![b"cluster/demo".to_vec()],
+        keys: vec![b"cluster/demo".to_vec()].into(),
     }
 }
 

@@ -163,7 +163,7 @@ impl Packer {
             raw.put_bytes(&record.entry);
             raw.put_bytes(&record.events);
             raw.put_u32(u32::try_from(record.keys.len()).map_err(io::Error::other)?);
-            for key in &record.keys {
+            for key in record.keys.iter() {
                 raw.put_bytes(key);
             }
         }
@@ -291,7 +291,7 @@ mod tests {
             hash: [index as u8; 32],
             entry: Bytes::from(vec![b'e'; index as usize]),
             events: Bytes::from_static(b"events"),
-            keys: vec![b"cluster/demo".to_vec(), vec![]],
+            keys: vec![b"cluster/demo".to_vec(), vec![]].into(),
         }
     }
 

@@ -53,8 +53,8 @@ pub struct JournalRecord {
     pub hash: [u8; 32],
     pub entry: Bytes,
     pub events: Bytes,
-    /// Under which the audit index finds this record.
-    pub keys: Vec<Vec<u8>>,
+    /// Under which the audit index finds this record. Shared with it.
+    pub keys: Arc<[Vec<u8>]>,
 }
 
 impl JournalRecord {

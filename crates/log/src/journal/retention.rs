@@ -132,7 +132,7 @@ pub(super) mod tests {
     pub(in crate::journal) fn record(index: u64) -> JournalRecord {
         let hash = format::hash(&index.to_le_bytes());
         let entry = Bytes::from(hash.repeat(3));
-        JournalRecord { index, time_ms: index, hash, entry, events: Bytes::new(), keys: vec![] }
+        JournalRecord { index, time_ms: index, hash, entry, events: Bytes::new(), keys: vec![].into() }
     }
 
     fn filled(disk: &ModelDisk, through: u64) -> Journal {

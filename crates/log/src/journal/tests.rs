@@ -26,7 +26,7 @@ fn record(index: u64) -> JournalRecord {
         hash: hash(index),
         entry: Bytes::from(noise),
         events: Bytes::from(vec![b'v'; (index % 50) as usize]),
-        keys: vec![format!("cluster/c{}", index % 3).into_bytes()],
+        keys: vec![format!("cluster/c{}", index % 3).into_bytes()].into(),
     }
 }
 

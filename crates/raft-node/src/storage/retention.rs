@@ -149,7 +149,7 @@ mod tests {
         let storage = Storage::open(Arc::new(disk.clone()), &config, false, None).unwrap();
         for index in 1..=5 {
             let (entry, events, keys) = (Bytes::from_static(b"entry"), Bytes::new(), vec![]);
-            let record = JournalRecord { index, time_ms: index * 10, hash: [1; 32], entry, events, keys };
+            let record = JournalRecord { index, time_ms: index * 10, hash: [1; 32], entry, events, keys: keys.into() };
             storage.journal.append(record).unwrap();
             storage.journal.seal().unwrap();
         }

@@ -152,7 +152,7 @@ impl Machine {
             hash: applied.hash.0,
             entry,
             events,
-            keys,
+            keys: keys.into(),
         };
         let bytes = record.events.len();
         self.around.observer.entry_applied(&record, &applied, &self.state);

@@ -201,7 +201,7 @@ impl ScalingService {
             Event::ActionSettled { action, .. } if action.id == id => Some(action),
             _ => None,
         });
-        settled.ok_or_else(|| errors::nothing_of_that_name(&name.to_string()))
+        settled.map(|action| *action).ok_or_else(|| errors::nothing_of_that_name(&name.to_string()))
     }
 
     /// With where each part of the answer comes from, on the state that is asked about.

@@ -131,7 +131,7 @@ impl Past for JournalPast {
     fn actions(&self, state: &State, budget: &Budget) -> Result<Vec<Arc<Action>>, SqlError> {
         let key = (audit::event_key(Event::ACTION_SETTLED), ACTIONS_MAX);
         let rows = self.rows(&self.actions, key, state, budget, |_, _, event| match event {
-            Event::ActionSettled { action, .. } => Some(action),
+            Event::ActionSettled { action, .. } => Some(*action),
             _ => None,
         })?;
         let is_shown =

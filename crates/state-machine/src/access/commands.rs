@@ -53,7 +53,7 @@ pub(crate) fn create(
         created_at: at.now,
     };
     keep_the_key(state, name, Some(&role))?;
-    Ok(vec![Event::RoleCreated { role }])
+    Ok(vec![Event::RoleCreated { role: Box::new(role) }])
 }
 
 pub(crate) fn alter(
@@ -78,7 +78,7 @@ pub(crate) fn alter(
     if role == *before {
         return Ok(vec![]);
     }
-    changed(state, at, role).map(|role| vec![Event::RoleChanged { role }])
+    changed(state, at, role).map(|role| vec![Event::RoleChanged { role: Box::new(role) }])
 }
 
 pub(crate) fn drop(
@@ -93,7 +93,7 @@ pub(crate) fn drop(
         Ok(role) => {
             check_etag(|| ResourceName::role(name), etag, Some(role.updated))?;
             keep_the_key(state, name, None)?;
-            Ok(vec![Event::RoleDropped { role: role.clone() }])
+            Ok(vec![Event::RoleDropped { role: Box::new(role.clone()) }])
         }
     }
 }
@@ -118,7 +118,7 @@ pub(crate) fn create_token(
     let token = Token { id: id.to_owned(), hash, created_at: at.now, expires_at: expires_in.map(|span| at.now + span) };
     let tokens = before.tokens.iter().cloned().chain([token]).collect();
     let role = changed(state, at, Role { tokens, ..before.clone() })?;
-    Ok(vec![Event::TokenCreated { role, token: id.to_owned() }])
+    Ok(vec![Event::TokenCreated { role: Box::new(role), token: id.to_owned() }])
 }
 
 pub(crate) fn drop_token(
@@ -137,7 +137,7 @@ pub(crate) fn drop_token(
         };
     }
     let role = changed(state, at, Role { tokens, ..before.clone() })?;
-    Ok(vec![Event::TokenDropped { role, token: id.to_owned() }])
+    Ok(vec![Event::TokenDropped { role: Box::new(role), token: id.to_owned() }])
 }
 
 pub(crate) fn grant(state: &State, at: Moment, role: &str, on: &UsageOn) -> Result<Vec<Event>, Rejection> {
@@ -160,7 +160,7 @@ pub(crate) fn grant(state: &State, at: Moment, role: &str, on: &UsageOn) -> Resu
     if role == *before {
         return Ok(vec![]);
     }
-    Ok(vec![Event::UsageGranted { role: changed(state, at, role)?, on }])
+    Ok(vec![Event::UsageGranted { role: Box::new(changed(state, at, role)?), on }])
 }
 
 /// What was granted on all clusters is taken back from all; that leaves what was granted on each by its name, and the other
@@ -182,7 +182,7 @@ pub(crate) fn revoke(state: &State, at: Moment, role: &str, on: &UsageOn) -> Res
     if role == *before {
         return Ok(vec![]);
     }
-    Ok(vec![Event::UsageRevoked { role: changed(state, at, role)?, on }])
+    Ok(vec![Event::UsageRevoked { role: Box::new(changed(state, at, role)?), on }])
 }
 
 /// What a cluster that goes takes with it: the privileges on it.
@@ -191,7 +191,7 @@ pub(crate) fn cluster_goes(state: &State, at: Moment, gone: ClusterId, events: &
     for role in users {
         let clusters = role.clusters.iter().copied().filter(|id| *id != gone).collect();
         let role = Role { clusters, updated: at.revision_of(events.len()), ..role.clone() };
-        events.push(Event::UsageRevoked { role, on: Some(gone) });
+        events.push(Event::UsageRevoked { role: Box::new(role), on: Some(gone) });
     }
 }
 
@@ -213,7 +213,7 @@ pub(crate) fn restored(state: &State, backup: &State, at: Moment, events: &mut V
             clusters.sort_unstable();
             role.clusters = clusters;
         }
-        events.push(Event::RoleRestored { role });
+        events.push(Event::RoleRestored { role: Box::new(role) });
     }
 }
 
@@ -221,7 +221,7 @@ pub(crate) fn restored(state: &State, backup: &State, at: Moment, events: &mut V
 pub(crate) fn gone(state: &State, backup: &State, events: &mut Vec<Event>) {
     if backup_decides(state, backup) {
         let gone = state.roles.iter().filter(|role| backup.roles.get(&role.name).is_none());
-        events.extend(gone.map(|role| Event::RoleDropped { role: role.clone() }));
+        events.extend(gone.map(|role| Event::RoleDropped { role: Box::new(role.clone()) }));
     }
 }
 

@@ -109,7 +109,7 @@ pub(crate) fn change(
         updated_at: at.now,
         ..before.clone()
     };
-    Ok(vec![Event::StrategyChanged { before: before.clone(), strategy }])
+    Ok(vec![Event::StrategyChanged { before: Box::new(before.clone()), strategy }])
 }
 
 pub(crate) fn drop(

@@ -5,12 +5,14 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::StrategyKind;
 use super::decimal::{milli_of, show_milli};
 use crate::Span;
+use crate::signals::insert_exactly;
 
 /// The version of the option keys below.
 pub const CONFIG_VERSION: u32 = 1;
@@ -62,9 +64,10 @@ impl From<bool> for OptionValue {
 
 /// Options by key, in the order of their keys.
 ///
-/// A list, not a tree: a strategy has a handful of them, and there may be four strategies for each of 100,000 clusters.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options(Vec<(Cow<'static, str>, OptionValue)>);
+/// A list, not a tree: a strategy has a handful of them, and there may be four strategies for each of 100,000 clusters. Behind
+/// a pointer, because most of those have the same options, and share them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Options(Arc<Vec<(Cow<'static, str>, OptionValue)>>);
 
 impl Options {
     #[must_use]
@@ -74,9 +77,11 @@ impl Options {
     }
 
     pub fn set(&mut self, key: &str, value: impl Into<OptionValue>) {
-        match self.place(key) {
-            Ok(place) => self.0[place].1 = value.into(),
-            Err(place) => self.0.insert(place, (shared(key), value.into())),
+        let place = self.place(key);
+        let all = Arc::make_mut(&mut self.0);
+        match place {
+            Ok(place) => all[place].1 = value.into(),
+            Err(place) => insert_exactly(all, place, (shared(key), value.into())),
         }
     }
 
@@ -92,13 +97,8 @@ impl Options {
         self.0.is_empty()
     }
 
-    /// Keeps no room for more.
-    pub(crate) fn shrink(&mut self) {
-        self.0.shrink_to_fit();
-    }
-
     fn remove(&mut self, key: &str) -> Option<OptionValue> {
-        self.place(key).ok().map(|place| self.0.remove(place).1)
+        self.place(key).ok().map(|place| Arc::make_mut(&mut self.0).remove(place).1)
     }
 
     fn place(&self, key: &str) -> Result<usize, usize> {
@@ -173,7 +173,7 @@ impl<K: AsRef<str>, V: Into<OptionValue>, const N: usize> From<[(K, V); N]> for 
 
 impl Serialize for Options {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
+        self.0.as_ref().serialize(serializer)
     }
 }
 

@@ -143,7 +143,7 @@ impl<'a> Reports<'a> {
         let known = self.state.scaling.collectors.get(self.collector);
         let sequence = known.map_or(1, |known| known.sequence.saturating_add(1));
         let told = |(cluster, observations)| Event::SignalsReported {
-            collector: self.collector.to_owned(),
+            collector: self.collector.into(),
             sequence,
             cluster,
             observations,

@@ -69,7 +69,7 @@ pub(crate) fn create(
         created_at: at.now,
         updated_at: at.now,
     };
-    Ok(vec![Event::SignalCreated { signal }])
+    Ok(vec![Event::SignalCreated { signal: Box::new(signal) }])
 }
 
 /// What a change asks for, beside whom. What is absent stays as it is.
@@ -100,7 +100,7 @@ pub(crate) fn change(state: &State, at: Moment, name: &str, changes: &Changes<'_
         return Ok(vec![]);
     }
     let signal = Signal { updated: at.revision(), updated_at: at.now, ..signal };
-    Ok(vec![Event::SignalChanged { before: before.clone(), signal }])
+    Ok(vec![Event::SignalChanged { before: Box::new(before.clone()), signal: Box::new(signal) }])
 }
 
 pub(crate) fn drop(
@@ -114,7 +114,7 @@ pub(crate) fn drop(
         Err(rejection) => Err(rejection),
         Ok(signal) => {
             check_etag(|| ResourceName::signal(name), etag, Some(signal.updated))?;
-            Ok(vec![Event::SignalDropped { signal: signal.clone() }])
+            Ok(vec![Event::SignalDropped { signal: Box::new(signal.clone()) }])
         }
     }
 }
@@ -122,20 +122,20 @@ pub(crate) fn drop(
 /// Those that are for this cluster alone go with it.
 pub(crate) fn cluster_goes(state: &State, cluster: ClusterId, events: &mut Vec<Event>) {
     let own = state.signals.iter().filter(|row| row.signal.target == Target::Cluster(cluster));
-    events.extend(own.map(|row| Event::SignalDropped { signal: row.signal.as_ref().clone() }));
+    events.extend(own.map(|row| Event::SignalDropped { signal: Box::new(row.signal.as_ref().clone()) }));
 }
 
 /// Those that a backup does not have.
 pub(crate) fn gone(state: &State, backup: &State, events: &mut Vec<Event>) {
     let gone = state.signals.iter().filter(|row| backup.signals.get(&row.signal.name).is_none());
-    events.extend(gone.map(|row| Event::SignalDropped { signal: row.signal.as_ref().clone() }));
+    events.extend(gone.map(|row| Event::SignalDropped { signal: Box::new(row.signal.as_ref().clone()) }));
 }
 
 /// Those of a backup. What had come of them is of another life.
 pub(crate) fn restored(backup: &State, at: Moment, events: &mut Vec<Event>) {
     for row in backup.signals.iter() {
         let signal = Signal { updated: at.revision_of(events.len()), ..row.signal.as_ref().clone() };
-        events.push(Event::SignalRestored { signal });
+        events.push(Event::SignalRestored { signal: Box::new(signal) });
     }
 }
 

@@ -51,7 +51,7 @@ fn settle(writer: &mut Writer<'_>, operation: &Operation, action: &Action, statu
     let now = writer.at.now;
     let action = Action { settled_at: Some(now), ..action.with(status) };
     let after = operation.after(&action, &Report::Nothing, now);
-    writer.emit(Event::ActionSettled { action, report: Report::Nothing });
+    writer.emit(Event::ActionSettled { action: Box::new(action), report: Report::Nothing });
     after
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn advance(writer: &mut Writer<'_>, id: ClusterId, knobs: &Knobs, ass
         writer.emit(Event::OperationAdvanced { operation });
     }
     for action in planned {
-        writer.emit(Event::ActionPlanned { action });
+        writer.emit(Event::ActionPlanned { action: Box::new(action) });
     }
 }
 

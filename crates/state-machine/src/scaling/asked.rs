@@ -96,7 +96,7 @@ fn ask(record: Option<&ClusterRecord>, actor: &Actor, cluster: ClusterId, step: 
         return Err(ScalingRejection::TooMany { field: Field::Replica, count, count_max }.into());
     }
     let reason = Reason::Asked { by: shortened(&actor.name).as_str().into() };
-    Ok(vec![Event::ReplicaAsked { cluster, asked: Planned { step, by: Origin::User, reason } }])
+    Ok(vec![Event::ReplicaAsked { cluster, asked: Box::new(Planned { step, by: Origin::User, reason }) }])
 }
 
 /// It is there, or about to be.

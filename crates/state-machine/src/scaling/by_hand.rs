@@ -14,7 +14,7 @@ use crate::{ActionId, Event, Rejection, State};
 /// decided about afresh. If it is still wanted, a new action with a key of its own follows.
 pub(crate) fn retry(state: &State, id: ActionId, reason: &str) -> Result<Vec<Event>, Rejection> {
     if let Some(letter) = state.dead_letter(id) {
-        return Ok(vec![Event::DeadLetterCleared { action: letter.clone(), reason: shortened(reason) }]);
+        return Ok(vec![Event::DeadLetterCleared { action: Box::new(letter.clone()), reason: shortened(reason) }]);
     }
     let action = existing(state, id)?;
     let status = match action.status {
@@ -24,7 +24,7 @@ pub(crate) fn retry(state: &State, id: ActionId, reason: &str) -> Result<Vec<Eve
         status => return Err(ScalingRejection::NotRetryable { action: id, status: status.code().to_owned() }.into()),
     };
     let hurried = action.hurried.saturating_add(1);
-    Ok(vec![Event::ActionHurried { action: Action { hurried, ..action.with(status) } }])
+    Ok(vec![Event::ActionHurried { action: Box::new(Action { hurried, ..action.with(status) }) }])
 }
 
 /// An operator has looked at the backend and says what came of the call.

@@ -80,7 +80,7 @@ pub(crate) fn claim(state: &State, at: Moment, claim: &Claim<'_>) -> Result<Vec<
         cluster_name: cluster_name.into(),
         ..action.with(ActionStatus::Claimed { epoch, at: at.now })
     };
-    let mut events = vec![Event::ActionClaimed { action: claimed }];
+    let mut events = vec![Event::ActionClaimed { action: Box::new(claimed) }];
     let advanced = operation.and_then(|operation| operation.after_claim(id));
     events.extend(advanced.map(|operation| Event::OperationAdvanced { operation }));
     Ok(events)
@@ -117,11 +117,11 @@ pub(crate) fn record_outcome(
     match outcome {
         Outcome::Unknown { .. } => {
             let action = told(ActionStatus::Unknown { epoch, at: at.now });
-            Ok(vec![Event::ActionUnsure { action }])
+            Ok(vec![Event::ActionUnsure { action: Box::new(action) }])
         }
         Outcome::Failed { retryable: true, .. } if any_left && !is_given_up(state, action) => {
             let not_before = Some(at.now + action.backoff());
-            Ok(vec![Event::ActionReturned { action: told(ActionStatus::Pending { not_before }) }])
+            Ok(vec![Event::ActionReturned { action: Box::new(told(ActionStatus::Pending { not_before })) }])
         }
         Outcome::Failed { retryable, .. } => {
             let too_often = *retryable && !any_left;
@@ -136,7 +136,7 @@ pub(crate) fn approve(state: &State, at: Moment, id: ActionId) -> Result<Vec<Eve
     require_feature(&state.settings)?;
     let action = awaiting(state, id)?;
     let approved = action.with(ActionStatus::Pending { not_before: None });
-    let mut events = vec![Event::ActionApproved { action: approved }];
+    let mut events = vec![Event::ActionApproved { action: Box::new(approved) }];
     // That a person took an hour does not make the operation stuck.
     let moved = operation_of(state, action).map(|it| Operation { progress_at: at.now, ..it.clone() });
     events.extend(moved.map(|operation| Event::OperationAdvanced { operation }));
@@ -154,7 +154,7 @@ pub(crate) fn reject(state: &State, at: Moment, id: ActionId, reason: &str) -> R
 pub(crate) fn settled(state: &State, at: Moment, action: Action, report: &Report) -> Vec<Event> {
     let action = Action { settled_at: Some(at.now), ..action };
     let operation = operation_of(state, &action).map(|operation| operation.after(&action, report, at.now));
-    let mut events = vec![Event::ActionSettled { action, report: report.clone() }];
+    let mut events = vec![Event::ActionSettled { action: Box::new(action), report: report.clone() }];
     events.extend(operation.map(|operation| Event::OperationAdvanced { operation }));
     events
 }

@@ -205,7 +205,7 @@ fn begin(
     let operation = Operation { id, cluster, kind, units, begun_at: now, progress_at: now, decision, failing: None };
     writer.emit(Event::OperationBegun { operation });
     for action in actions {
-        writer.emit(Event::ActionPlanned { action });
+        writer.emit(Event::ActionPlanned { action: Box::new(action) });
     }
     if waking && wake::is_news(writer.state, cluster) {
         let wake = wake::new_wake(writer.state, cluster, writer.at, woken_by);
@@ -223,7 +223,7 @@ fn suppress(writer: &mut Writer<'_>, cluster: ClusterId, decision: Revision, pla
             let status = ActionStatus::Suppressed;
             let mut action = new_action(writer.state, id, 0, cluster, None, decision, &unit, call, status);
             action.settled_at = Some(writer.at.now);
-            writer.emit(Event::ActionSettled { action, report: Report::Nothing });
+            writer.emit(Event::ActionSettled { action: Box::new(action), report: Report::Nothing });
         }
     }
 }

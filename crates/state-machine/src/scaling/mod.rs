@@ -192,7 +192,7 @@ impl ClusterRecord {
             read ^= replica.ready ^ replica.hydration.is_some() ^ replica.crashes.is_empty() ^ replica.name.is_empty();
         }
         for ruler in own.iter().flat_map(|own| own.iter().flatten()) {
-            read ^= ruler.configuration.as_ref().is_ok_and(|configuration| configuration.enabled);
+            read ^= (*ruler.configuration).as_ref().is_ok_and(|configuration| configuration.enabled);
         }
         black_box(read);
     }

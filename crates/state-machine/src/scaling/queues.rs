@@ -61,7 +61,7 @@ impl State {
         let rulings = self.scaling.strategies.rulings(own, || self.clusters.name(cluster));
         let ruler =
             rulings.iter().flatten().map(|ruling| ruling.ruler).find(|it| it.kind == StrategyKind::QueueDepth)?;
-        let Rule::QueueDepth(rule) = &ruler.configuration.as_ref().ok()?.rule else { return None };
+        let Rule::QueueDepth(rule) = &(*ruler.configuration).as_ref().ok()?.rule else { return None };
         let signals = self.scaling.record(cluster).map(|record| &record.signals);
         let stale_after = self.settings.knobs().stale_after;
         Some(signals.map_or_else(QueueStanding::default, |it| QueueStanding::of(rule, it, self.now, stale_after)))

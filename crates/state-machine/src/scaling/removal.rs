@@ -44,7 +44,7 @@ pub(crate) fn drop_cluster(
     // What was claimed may have been called: it stays until its outcome is known.
     for action in actions.into_iter().filter(|action| !action.status.is_in_flight()) {
         let action = Action { settled_at: Some(at.now), ..action.with(ActionStatus::Obsolete) };
-        events.push(Event::ActionSettled { action, report: Report::Nothing });
+        events.push(Event::ActionSettled { action: Box::new(action), report: Report::Nothing });
     }
     if let Some(operation) = operation {
         let end = OperationEnd::Failed(FailureReason::ClusterDropped);

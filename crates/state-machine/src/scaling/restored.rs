@@ -38,7 +38,7 @@ pub(crate) fn endings(state: &State, backup: &State, at: Moment, events: &mut Ve
             false => ActionStatus::Obsolete,
         };
         let action = Action { settled_at: Some(at.now), ..action.with(status) };
-        events.push(Event::ActionSettled { action, report: Report::Nothing });
+        events.push(Event::ActionSettled { action: Box::new(action), report: Report::Nothing });
     }
     for operation in state.operations() {
         let end = OperationEnd::Failed(FailureReason::Restored);

@@ -127,14 +127,16 @@ pub(crate) fn report(
     check_all(clusters)?;
 
     let mut events = Vec::with_capacity(clusters.len());
+    let collector = Key::from(collector);
     for report in clusters {
         if let Some(cluster) = find(state, &report.cluster) {
             let observations = report.observations.iter().map(trimmed).collect();
-            events.push(Event::SignalsReported { collector: collector.into(), sequence, cluster, observations });
+            let collector = Key::clone(&collector);
+            events.push(Event::SignalsReported { collector, sequence, cluster, observations });
         }
     }
     if events.is_empty() {
-        events.push(Event::CollectorHeard { collector: collector.into(), sequence });
+        events.push(Event::CollectorHeard { collector, sequence });
     }
     Ok(events)
 }

@@ -58,14 +58,14 @@ pub fn events() -> Vec<Event> {
     let on = Some(ClusterId { index: LogIndex(300), ordinal: 1 });
     let token = || "0123456789abcdef".to_owned();
     vec![
-        Event::RoleCreated { role: role() },
-        Event::RoleChanged { role: Role { verifier: None, ..role() } },
-        Event::RoleDropped { role: Role { tokens: vec![], ..role() } },
-        Event::UsageGranted { role: role(), on },
-        Event::UsageRevoked { role: role(), on: None },
-        Event::TokenCreated { role: role(), token: token() },
-        Event::TokenDropped { role: role(), token: token() },
-        Event::RoleRestored { role: role() },
+        Event::RoleCreated { role: Box::new(role()) },
+        Event::RoleChanged { role: Box::new(Role { verifier: None, ..role() }) },
+        Event::RoleDropped { role: Box::new(Role { tokens: vec![], ..role() }) },
+        Event::UsageGranted { role: Box::new(role()), on },
+        Event::UsageRevoked { role: Box::new(role()), on: None },
+        Event::TokenCreated { role: Box::new(role()), token: token() },
+        Event::TokenDropped { role: Box::new(role()), token: token() },
+        Event::RoleRestored { role: Box::new(role()) },
     ]
 }
 

@@ -78,7 +78,7 @@ pub fn events() -> Vec<Event> {
         Event::NodeAdmitted { node: NodeNumber(4), name: "n4".to_owned(), address: "10.0.0.4:7001".to_owned() },
         Event::GroupFounded { nodes: 3 },
         Event::SizeCreated { size: size() },
-        Event::SizeChanged { before: size(), size: Size { slots: 8, ..size() } },
+        Event::SizeChanged { before: Box::new(size()), size: Size { slots: 8, ..size() } },
         Event::SizeDropped { size: size() },
         Event::ClusterCreated { cluster: cluster() },
         Event::ClusterRenamed { from: "old".to_owned(), cluster: cluster() },

@@ -79,10 +79,13 @@ pub fn commands() -> Vec<Command> {
 
 pub fn events() -> Vec<Event> {
     vec![
-        Event::SignalCreated { signal: signal() },
-        Event::SignalChanged { before: signal(), signal: Signal { target: Target::All, ..signal() } },
-        Event::SignalDropped { signal: signal() },
-        Event::SignalRestored { signal: Signal { kind: SignalKind::Push, every: None, ..signal() } },
+        Event::SignalCreated { signal: Box::new(signal()) },
+        Event::SignalChanged {
+            before: Box::new(signal()),
+            signal: Box::new(Signal { target: Target::All, ..signal() }),
+        },
+        Event::SignalDropped { signal: Box::new(signal()) },
+        Event::SignalRestored { signal: Box::new(Signal { kind: SignalKind::Push, every: None, ..signal() }) },
         Event::SignalFailed { signal: "queue_depth".to_owned(), error: "no answer within 5s".to_owned() },
     ]
 }

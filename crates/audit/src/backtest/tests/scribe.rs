@@ -106,7 +106,7 @@ impl Scribe {
             hash: applied.hash.0,
             entry: JournalEntry::encode_requests(sealed.bytes()).into(),
             events: applied.encode_events().into(),
-            keys: vec![],
+            keys: vec![].into(),
         });
     }
 
