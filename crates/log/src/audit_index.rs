@@ -62,8 +62,9 @@ const KEYS_AT_ONCE: usize = 128;
 /// A search does not wait longer for an index that is being built.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// sled would take a gigabyte by default.
-const CACHE_BYTES: u64 = 32 << 20;
+/// sled would take a gigabyte by default. What it counts as one byte takes four or five in memory: with 32 MiB, a process with
+/// 100,000 clusters had 140 MB more than with two. What it drops is still in the system's cache of the file.
+const CACHE_BYTES: u64 = 2 << 20;
 
 /// Journal bytes per step when catching up.
 const CATCH_UP_BYTES: usize = 4 << 20;
