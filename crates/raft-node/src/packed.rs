@@ -1,17 +1,18 @@
-//! Entries that this node has packed itself and not applied yet, in pieces as they were.
+//! Entries that this node has in pieces and not applied yet: those that it packed itself, and those that came from the leader
+//! and were taken apart to be checked.
 //!
-//! The log hands an entry back as bytes. Whoever packed it need not take them apart again: that is a tenth of what an entry
-//! costs a leader.
+//! The log hands an entry back as bytes, and taking them apart once more is a tenth of what an entry costs.
 //!
 //! An entry is known by where its bytes lie, and not by what they say: while it is kept here nothing else can lie there, and bytes
-//! that were read from the disk or came from another node lie somewhere else.
+//! that were read from the disk lie somewhere else.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use loadline_state_machine::Sealed;
 
-/// A few are under way at a time. Those that never come back, because another leader was elected, go when there are so many.
+/// A few are under way at a time. Those that never come back, because another leader was elected, go when there are so many; so do
+/// those of a node that is far behind, which takes them apart again.
 const KEPT_MAX: usize = 8;
 
 /// See the module's header.

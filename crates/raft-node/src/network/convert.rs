@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use loadline_api::raft as wire;
 use loadline_state_machine::{DecodeError, Sealed};
 use openraft::raft::StreamAppendError;
 
 use crate::errors::Malformed;
+use crate::packed::Packed;
 use crate::storage::membership_record;
 use crate::types::{
     AppendEntriesRequest, Entry, EntryPayload, LogId, Member, Membership, Payload, SnapshotMeta, StoredMembership,
@@ -73,17 +75,21 @@ fn entry_out(entry: Entry) -> wire::LogEntry {
     wire::LogEntry { log_id: Some(log_id_out(&entry.log_id)), payload: Some(payload) }
 }
 
-fn entry_in(entry: wire::LogEntry) -> Result<Entry, Malformed> {
+fn entry_in(entry: wire::LogEntry, packed: &Packed) -> Result<Entry, Malformed> {
     let log_id = log_id_in(entry.log_id.ok_or(Malformed::Missing("log_id of an entry"))?)?;
     let payload = match entry.payload.ok_or(Malformed::Missing("payload of an entry"))? {
         wire::log_entry::Payload::Blank(_) => EntryPayload::Blank,
         wire::log_entry::Payload::Membership(membership) => EntryPayload::Membership(membership_in(membership)?),
         wire::log_entry::Payload::Normal(bytes) => {
             match Sealed::open(&bytes[..]) {
+                Ok(sealed) => {
+                    let bytes = Bytes::from_owner(sealed.bytes().clone());
+                    packed.keep(sealed);
+                    EntryPayload::Normal(Payload(bytes))
+                }
                 // What a newer version wrote is intact, so it may be kept and acknowledged. Applying it is another
                 // matter: there this node stops.
-                Ok(_)
-                | Err(
+                Err(
                     DecodeError::UnknownFormat { .. }
                     | DecodeError::UnknownKind { .. }
                     | DecodeError::RulesTooNew { .. },
@@ -105,14 +111,19 @@ pub(crate) fn append_out(request: AppendEntriesRequest, envelope: wire::Envelope
     }
 }
 
-/// The request, without its envelope, which the service has looked at.
-pub(crate) fn append_in(request: wire::AppendRequest, from: u64) -> Result<AppendEntriesRequest, Malformed> {
+/// The request, without its envelope, which the service has looked at. Entries are taken apart here; `packed` has them for whoever
+/// applies them.
+pub(crate) fn append_in(
+    request: wire::AppendRequest,
+    from: u64,
+    packed: &Packed,
+) -> Result<AppendEntriesRequest, Malformed> {
     let vote = vote_in(request.vote)?;
     if !vote.committed || vote.leader_id.voted_for != from {
         return Err(Malformed::wrong("vote", format!("node {from} cannot append for {vote}")));
     }
     let prev_log_id = request.prev_log_id.map(log_id_in).transpose()?;
-    let entries = request.entries.into_iter().map(entry_in).collect::<Result<Vec<_>, _>>()?;
+    let entries = request.entries.into_iter().map(|entry| entry_in(entry, packed)).collect::<Result<Vec<_>, _>>()?;
     let mut before = prev_log_id;
     for entry in &entries {
         let expected = before.map_or(0, |log_id| log_id.index() + 1);
@@ -229,10 +240,10 @@ mod tests {
         new_log_id(term, index)
     }
 
-    fn sealed() -> bytes::Bytes {
+    fn sealed() -> Bytes {
         let request = Request { actor: Actor::new("a", "test"), request_id: None, commands: vec![Command::Tick] };
         let entry = loadline_state_machine::Entry { stamped_at: Time::from_millis(1), requests: vec![request] };
-        bytes::Bytes::copy_from_slice(Sealed::seal(entry).bytes())
+        Bytes::copy_from_slice(Sealed::seal(entry).bytes())
     }
 
     fn members() -> Membership {
@@ -256,7 +267,10 @@ mod tests {
     #[test]
     fn an_append_arrives_as_it_was_sent() {
         let sent = request();
-        let arrived = append_in(append_out(request(), wire::Envelope::default()), 1).unwrap();
+        let packed = Packed::default();
+        let arrived = append_in(append_out(request(), wire::Envelope::default()), 1, &packed).unwrap();
+        let EntryPayload::Normal(Payload(bytes)) = &arrived.entries[1].payload else { panic!("{arrived:?}") };
+        assert_eq!(packed.take(bytes).map(|it| it.bytes().to_vec()), Some(sealed().to_vec()), "it is taken apart once");
         assert_eq!((arrived.vote, arrived.prev_log_id), (sent.vote, sent.prev_log_id));
         assert_eq!((arrived.entries, arrived.leader_commit), (sent.entries, sent.leader_commit));
     }
@@ -264,7 +278,7 @@ mod tests {
     fn check_refused(damage: impl FnOnce(&mut wire::AppendRequest), expected: &str) {
         let mut message = append_out(request(), wire::Envelope::default());
         damage(&mut message);
-        let error = append_in(message, 1).unwrap_err().to_string();
+        let error = append_in(message, 1, &Packed::default()).unwrap_err().to_string();
         assert!(error.contains(expected), "{error:?} does not contain {expected:?}");
     }
 
@@ -301,7 +315,7 @@ mod tests {
         newer[0] = 0xff;
         let mut message = append_out(request(), wire::Envelope::default());
         message.entries[1].payload = Some(wire::log_entry::Payload::Normal(newer.clone().into()));
-        let arrived = append_in(message, 1).unwrap();
+        let arrived = append_in(message, 1, &Packed::default()).unwrap();
         assert_eq!(arrived.entries[1].payload, EntryPayload::Normal(Payload(newer.into())));
     }
 

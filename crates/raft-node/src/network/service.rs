@@ -105,7 +105,7 @@ fn append_requests(
             return Err(Some(Status::resource_exhausted(text)));
         }
         sender(&running, message.envelope.take())
-            .and_then(|from| convert::append_in(message, from))
+            .and_then(|from| convert::append_in(message, from, &inner.packed))
             .map_err(|malformed| Some(refuse(&inner, &malformed)))
     };
     stream::unfold((incoming, take, ended_by), |(mut incoming, take, ended_by)| async move {
