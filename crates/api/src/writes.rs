@@ -152,6 +152,16 @@ impl Write {
         (id, options.validate_only)
     }
 
+    /// The commands, for whoever has them recorded. What is said about them afterwards does without.
+    pub fn take_commands(&mut self) -> Vec<Command> {
+        std::mem::take(&mut self.commands)
+    }
+
+    /// Whether it takes more than one command.
+    pub fn has_steps(&self) -> bool {
+        self.paths.len() > 1
+    }
+
     /// What each change left behind, in order: what the last of its commands did.
     pub fn results(&self, done: &[Done], state: &State) -> Vec<v1::WriteResult> {
         let mut rest = done;

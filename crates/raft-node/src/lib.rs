@@ -27,6 +27,7 @@ mod node;
 mod observer;
 mod office;
 mod packed;
+mod packing;
 mod probe;
 mod proposer;
 mod reads;

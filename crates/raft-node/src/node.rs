@@ -29,8 +29,8 @@ use crate::network::{Dial, MESSAGE_BYTES_MAX};
 use crate::observer::{NodeObserver, WalFigures};
 use crate::office::{self, Leadership};
 use crate::packed::Packed;
+use crate::packing::Queue;
 use crate::probe::{self, Neighbours};
-use crate::proposer::Queue;
 use crate::reads::{Consistency, Rounds};
 use crate::reserve::{self, Reserve};
 use crate::status::Status;
@@ -189,6 +189,11 @@ impl Node {
     /// The same for who has the bytes of this very request at hand.
     pub async fn propose_encoded(&self, request: Request, encoded: Bytes) -> Result<Receipt, ProposeError> {
         self.inner.propose_encoded(request, encoded).await
+    }
+
+    /// The same for requests of many callers, each recorded and answered by itself, whose answers are waited for together.
+    pub async fn propose_together(&self, requests: Vec<(Request, Bytes)>) -> Vec<Result<Receipt, ProposeError>> {
+        self.inner.propose_together(requests).await
     }
 
     /// What a request would be answered now, without recording anything.

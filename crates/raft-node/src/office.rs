@@ -19,7 +19,7 @@ use crate::clock::{Stamps, announced_time};
 use crate::lease::{Lease, Office};
 use crate::node::{Inner, Running};
 use crate::types::{LeaderId, Payload, ServerMetrics, Then, committed};
-use crate::{membership, probe, proposer};
+use crate::{membership, packing, probe, proposer};
 
 /// A wait between attempts to announce, while there is no majority to announce to.
 const ANNOUNCE_AGAIN: Duration = Duration::from_millis(20);
@@ -52,7 +52,7 @@ pub(crate) async fn run(inner: Arc<Inner>, running: Arc<Running>) {
         };
         let goes_on = match now {
             Some(office) => lead(&inner, &running, office).await,
-            None => proposer::turn_away_until(&inner, metrics.changed()).await.is_ok(),
+            None => packing::turn_away_until(&inner, metrics.changed()).await.is_ok(),
         };
         if !goes_on {
             return;
@@ -69,7 +69,7 @@ async fn lead(inner: &Arc<Inner>, running: &Arc<Running>, leader: LeaderId) -> b
     let lease = inner.lease.lease(office);
     let over = lost(inner, running, leader);
     tokio::pin!(over);
-    let announced = proposer::turn_away_until(inner, async {
+    let announced = packing::turn_away_until(inner, async {
         tokio::select! {
             biased;
             _ = &mut over => None,
@@ -85,14 +85,14 @@ async fn lead(inner: &Arc<Inner>, running: &Arc<Running>, leader: LeaderId) -> b
         let until = async {
             over.await;
         };
-        proposer::serve(inner, running, leader, &lease, stamps, until).await;
+        packing::serve(inner, running, leader, &lease, stamps, until).await;
         drop(housekeeping);
         inner.leadership.send_replace(None);
         tracing::info!(term = leader.term, %epoch, "this node no longer leads");
     }
     inner.lease.give_up(office);
     // Raft may take a moment to notice what ended it (a shut-down, say); the next round must not start the same one again.
-    proposer::turn_away_until(inner, lost(inner, running, leader)).await
+    packing::turn_away_until(inner, lost(inner, running, leader)).await
 }
 
 /// Returns when this leadership is over. False: Raft has ended with it.

@@ -36,6 +36,31 @@ async fn a_refusal_is_an_answer_and_comes_with_its_index() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn requests_that_wait_together_are_answered_each_by_itself_in_their_order() {
+    let group = Group::started(3).await;
+    // A follower has nobody to wait together with: each goes to the leader.
+    for (round, place) in [(0, group.leader().await), (1, group.follower().await)] {
+        let member = &group.members[place];
+        let names = [format!("a{round}"), format!("b{round}"), format!("a{round}"), format!("c{round}")];
+        let mut requests: Vec<Request> = names.iter().map(|name| create_cluster(name)).collect();
+        requests.push(request(Command::RaiseRules { to: RulesVersion(99) }));
+        let requests = requests.into_iter().map(|request| (request.clone(), request.encode().into())).collect();
+        let node = member.node();
+        let receipts = member.run(async move { node.propose_together(requests).await }).await;
+        let answers: Vec<_> = receipts.into_iter().map(|receipt| receipt.unwrap().result).collect();
+        let refusals: Vec<_> = answers.iter().map(|answer| answer.as_ref().err().map(|it| &it.rejection)).collect();
+        assert!(
+            matches!(
+                refusals[..],
+                [None, None, Some(Rejection::AlreadyExists { .. }), None, Some(Rejection::RulesUnknown { .. })]
+            ),
+            "{refusals:?}"
+        );
+    }
+    group.agreed().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_rehearsed_is_answered_and_not_recorded() {
     let group = Group::started(3).await;
     let member = &group.members[group.follower().await];

@@ -27,16 +27,23 @@ impl Proposals {
 
     /// The same for who has the bytes of this very request at hand.
     pub(crate) async fn propose_encoded(&self, request: Request, encoded: Bytes) -> Result<Receipt, ProposeError> {
-        let mut waiting = Waiting { metrics: &self.metrics, result: "abandoned" };
-        self.metrics.proposals_in_flight.inc();
+        let mut waiting = Waiting::begins(&self.metrics);
         let (began, kind) = (Instant::now(), request.commands.first().and_then(event_type));
         let outcome = self.node.propose_encoded(request, encoded).await;
-        waiting.result = result(&outcome);
-        if let (Some(kind), Ok(_)) = (kind, &outcome) {
-            let handled = self.metrics.event_handling.with_label_values(&[WIDGET, kind]);
-            handled.observe(began.elapsed().as_secs_f64());
-        }
+        waiting.ends(&outcome, kind, began);
         outcome
+    }
+
+    /// The same for requests of many callers, each by itself. Their answers come together.
+    pub(crate) async fn propose_together(&self, requests: Vec<(Request, Bytes)>) -> Vec<Result<Receipt, ProposeError>> {
+        let began = Instant::now();
+        let kinds: Vec<_> = requests.iter().map(|(request, _)| request.commands.first().and_then(event_type)).collect();
+        let mut waiting: Vec<_> = kinds.iter().map(|_| Waiting::begins(&self.metrics)).collect();
+        let outcomes = self.node.propose_together(requests).await;
+        for ((outcome, kind), waiting) in outcomes.iter().zip(kinds).zip(&mut waiting) {
+            waiting.ends(outcome, kind, began);
+        }
+        outcomes
     }
 }
 
@@ -44,6 +51,21 @@ impl Proposals {
 struct Waiting<'a> {
     metrics: &'a Metrics,
     result: &'static str,
+}
+
+impl<'a> Waiting<'a> {
+    fn begins(metrics: &'a Metrics) -> Self {
+        metrics.proposals_in_flight.inc();
+        Waiting { metrics, result: "abandoned" }
+    }
+
+    fn ends(&mut self, outcome: &Result<Receipt, ProposeError>, kind: Option<&'static str>, began: Instant) {
+        self.result = result(outcome);
+        if let (Some(kind), Ok(_)) = (kind, outcome) {
+            let handled = self.metrics.event_handling.with_label_values(&[WIDGET, kind]);
+            handled.observe(began.elapsed().as_secs_f64());
+        }
+    }
 }
 
 impl Drop for Waiting<'_> {

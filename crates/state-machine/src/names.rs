@@ -28,6 +28,10 @@ pub(crate) fn check_name(field: Field, name: &str) -> Result<(), Rejection> {
 /// Enough to recognise it: a refusal is remembered, and must not keep a megabyte of somebody's mistake.
 pub(crate) fn shortened(text: &str) -> String {
     const CHARACTERS_MAX: usize = 200;
+    // Most texts are short, and a character has at least one byte: there is nothing to count.
+    if text.len() <= CHARACTERS_MAX {
+        return text.to_owned();
+    }
     match text.char_indices().nth(CHARACTERS_MAX) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),

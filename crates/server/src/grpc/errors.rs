@@ -99,7 +99,7 @@ pub(crate) fn refused(refused: &Refused, write: &Write) -> Status {
         answer = answer.field(field, refused.rejection.to_string());
     }
     // Which step of a transaction it was; a reader of logs should not have to count.
-    if write.commands.len() > 1 {
+    if write.has_steps() {
         answer = answer.with("change", &refused.ordinal);
         answer.message = format!("changes[{}]: {}", refused.ordinal, answer.message);
     }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use loadline_api::v1::resource::Resource as Shown;
 use loadline_api::v1::{Action, Resource, WriteResponse, WriteResult};
 use loadline_api::{Invalid, Write, fields, scaling};
-use loadline_raft_node::{Consistency, Node};
-use loadline_state_machine::{Actor as Asking, Request as Asked, State, nonsense};
+use loadline_raft_node::{Consistency, Node, ProposeError};
+use loadline_state_machine::{Actor as Asking, Receipt, Request as Asked, State, nonsense};
 use tonic::{Request, Response, Status};
 
 use super::actor::actor_of;
@@ -35,21 +36,63 @@ impl Exchange {
     }
 
     /// Has it recorded, or only says what would come of it.
-    pub(crate) async fn record(&self, actor: Asking, write: Write) -> Result<WriteResponse, Status> {
-        let asked = Asked { actor, request_id: write.request_id, commands: write.commands.clone() };
+    pub(crate) async fn record(&self, actor: Asking, mut write: Write) -> Result<WriteResponse, Status> {
         if write.validate_only {
-            let done = Box::pin(self.node.rehearse(asked)).await.map_err(|error| errors::read(&error))?;
-            let done = done.map_err(|refused| errors::refused(&refused, &write))?;
-            let state = self.node.latest();
-            let results = self.named_results(write.results(&done, &state));
-            return Ok(WriteResponse { revision: 0, results, repeated_request: false });
+            return Box::pin(self.rehearse(actor, write)).await;
         }
-        self.refuse_nonsense(&asked, &write)?;
-        let receipt = self.proposals.propose(asked).await.map_err(|error| errors::propose(&error))?;
-        let done = receipt.result.map_err(|refused| errors::refused(&refused, &write))?;
+        let asked = self.asked(actor, &mut write)?;
+        self.told(self.proposals.propose(asked).await, &write)
+    }
+
+    /// Has writes of many callers recorded, each by itself. Their answers come together, in the order of the writes.
+    pub(crate) async fn record_together(
+        &self,
+        actor: &Asking,
+        writes: Vec<Write>,
+    ) -> Vec<Result<WriteResponse, Status>> {
+        let mut requests = Vec::with_capacity(writes.len());
+        let judged: Vec<(Write, Result<(), Status>)> = writes
+            .into_iter()
+            .map(|mut write| {
+                let asked = self.asked(actor.clone(), &mut write);
+                let judged = asked.map(|asked| {
+                    let encoded = Bytes::from(asked.encode());
+                    requests.push((asked, encoded));
+                });
+                (write, judged)
+            })
+            .collect();
+        let mut receipts = self.proposals.propose_together(requests).await.into_iter();
+        let told = judged.into_iter().map(|(write, judged)| {
+            judged?;
+            let receipt =
+                receipts.next().unwrap_or_else(|| Err(ProposeError::Unknown { reason: "no answer".to_owned() }));
+            self.told(receipt, &write)
+        });
+        told.collect()
+    }
+
+    async fn rehearse(&self, actor: Asking, mut write: Write) -> Result<WriteResponse, Status> {
+        let asked = Asked { actor, request_id: write.request_id, commands: write.take_commands() };
+        let done = self.node.rehearse(asked).await.map_err(|error| errors::read(&error))?;
+        let done = done.map_err(|refused| errors::refused(&refused, &write))?;
+        let results = self.named_results(write.results(&done, &self.node.latest()));
+        Ok(WriteResponse { revision: 0, results, repeated_request: false })
+    }
+
+    /// What is to be recorded, unless it is wrong by itself.
+    fn asked(&self, actor: Asking, write: &mut Write) -> Result<Asked, Status> {
+        let asked = Asked { actor, request_id: write.request_id, commands: write.take_commands() };
+        self.refuse_nonsense(&asked, write)?;
+        Ok(asked)
+    }
+
+    /// What came of it, in the words of the caller.
+    fn told(&self, receipt: Result<Receipt, ProposeError>, write: &Write) -> Result<WriteResponse, Status> {
+        let receipt = receipt.map_err(|error| errors::propose(&error))?;
+        let done = receipt.result.map_err(|refused| errors::refused(&refused, write))?;
         // At a follower this may be a little behind; it is only asked for names.
-        let state = self.node.latest();
-        let results = self.named_results(write.results(&done, &state));
+        let results = self.named_results(write.results(&done, &self.node.latest()));
         Ok(WriteResponse { revision: receipt.index.0, results, repeated_request: receipt.repeated })
     }
 

@@ -1,7 +1,7 @@
 //! Service `Writes`: writes of many callers on one stream, each recorded and answered by itself.
 //!
-//! Writes of one message are proposed together, so they tend to share an entry, and answers that are there at the same time go
-//! back in one message. Not here: any order between writes. Whoever wants one waits for an answer.
+//! Writes of one message are proposed together, so they tend to share an entry; they are answered together, too, and answers
+//! that are there at the same time go back in one message. Not here: any order between writes. Whoever wants one waits for an answer.
 
 use std::pin::Pin;
 
@@ -39,7 +39,9 @@ struct Writing {
     closing: CancellationToken,
     actor: Actor,
     incoming: Streaming<StreamWritesRequest>,
-    under_way: FuturesUnordered<BoxFuture<'static, TaggedAnswer>>,
+    /// The messages that are not answered yet, and how many writes they have.
+    under_way: FuturesUnordered<BoxFuture<'static, Vec<TaggedAnswer>>>,
+    writes: usize,
     /// Set when no more writes come, with what is to be said about it when the last answer is out.
     over: Option<Option<Status>>,
 }
@@ -47,20 +49,20 @@ struct Writing {
 impl Writing {
     async fn next(mut self) -> Option<(Result<StreamWritesResponse, Status>, Writing)> {
         loop {
-            let listens = self.over.is_none() && self.under_way.len() < UNDER_WAY_MAX;
+            let listens = self.over.is_none() && self.writes < UNDER_WAY_MAX;
             if self.under_way.is_empty() && !listens {
                 let status = self.over.replace(None).flatten()?;
                 return Some((Err(status), self));
             }
             tokio::select! {
                 biased;
-                Some(answer) = self.under_way.next() => {
-                    let answers = self.ready(answer).await;
+                Some(answers) = self.under_way.next() => {
+                    let answers = self.ready(answers).await;
                     return Some((Ok(StreamWritesResponse { answers }), self));
                 }
                 () = self.closing.cancelled(), if listens => self.over = Some(Some(errors::shutting_down())),
                 message = self.incoming.message(), if listens => match message {
-                    Ok(Some(message)) => message.writes.into_iter().for_each(|write| self.begin(write)),
+                    Ok(Some(message)) => self.begin(message.writes),
                     Ok(None) => self.over = Some(None),
                     Err(status) => self.over = Some(Some(status)),
                 },
@@ -68,30 +70,49 @@ impl Writing {
         }
     }
 
-    /// One answer, and those that came with it.
-    async fn ready(&mut self, first: TaggedAnswer) -> Vec<TaggedAnswer> {
+    /// The answers to one message, and to those that were answered with it.
+    async fn ready(&mut self, mut answers: Vec<TaggedAnswer>) -> Vec<TaggedAnswer> {
         if !self.under_way.is_empty() {
             // Whoever answers a whole entry is in the middle of it; a moment later there is more to send.
             tokio::task::yield_now().await;
         }
-        let mut answers = vec![first];
-        while let Some(Some(answer)) = self.under_way.next().now_or_never() {
-            answers.push(answer);
+        while let Some(Some(more)) = self.under_way.next().now_or_never() {
+            answers.extend(more);
         }
+        self.writes -= answers.len();
         answers
     }
 
-    fn begin(&self, write: TaggedWrite) {
+    fn begin(&mut self, writes: Vec<TaggedWrite>) {
+        self.writes += writes.len();
+        let (mut tags, mut wanted, mut invalid) = (Vec::with_capacity(writes.len()), Vec::new(), Vec::new());
+        for TaggedWrite { tag, write } in writes {
+            match read(write) {
+                Ok(write) if write.validate_only => self.rehearse(tag, write),
+                Ok(write) => {
+                    tags.push(tag);
+                    wanted.push(write);
+                }
+                Err(wrong) => invalid.push(tagged(tag, Err(errors::invalid(wrong)))),
+            }
+        }
         let (exchange, actor) = (self.exchange.clone(), self.actor.clone());
-        let TaggedWrite { tag, write } = write;
         self.under_way.push(Box::pin(async move {
-            let answered = match read(write) {
-                Ok(write) => exchange.record(actor, write).await,
-                Err(invalid) => Err(errors::invalid(invalid)),
-            };
-            TaggedAnswer { tag, answer: Some(answer(answered)) }
+            let answered = exchange.record_together(&actor, wanted).await;
+            let answered = tags.into_iter().zip(answered).map(|(tag, answered)| tagged(tag, answered));
+            answered.chain(invalid).collect()
         }));
     }
+
+    /// Nothing is recorded for it, so the others do not wait for it.
+    fn rehearse(&self, tag: u64, write: Write) {
+        let (exchange, actor) = (self.exchange.clone(), self.actor.clone());
+        self.under_way.push(Box::pin(async move { vec![tagged(tag, exchange.record(actor, write).await)] }));
+    }
+}
+
+fn tagged(tag: u64, answered: Result<WriteResponse, Status>) -> TaggedAnswer {
+    TaggedAnswer { tag, answer: Some(answer(answered)) }
 }
 
 fn answer(answered: Result<WriteResponse, Status>) -> Said {
@@ -138,7 +159,8 @@ impl Writes for WritesService {
         let actor = actor_of(&request)?;
         let (exchange, closing) = (self.exchange.clone(), self.closing.clone());
         let incoming = request.into_inner();
-        let writing = Writing { exchange, closing, actor, incoming, under_way: FuturesUnordered::new(), over: None };
+        let under_way = FuturesUnordered::new();
+        let writing = Writing { exchange, closing, actor, incoming, under_way, writes: 0, over: None };
         Ok(Response::new(Box::pin(futures::stream::unfold(writing, Writing::next))))
     }
 }
