@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use loadline_state_machine::{
-    ActionId, Command, Options, Span, StrategyKind, TargetName, option_definition, read_option,
+    ActionId, Command, LogIndex, Options, Span, StrategyKind, TargetName, option_definition, read_option,
 };
 
 use crate::fields::{self, Findings, Invalid};
@@ -163,6 +163,24 @@ pub(crate) fn delete_strategies(
 ) -> Option<Command> {
     let target = findings.take(target(&format!("{step}target"), request.target))?;
     Some(Command::DropStrategies { target })
+}
+
+pub(crate) fn expect_unchanged(
+    request: v1::ExpectUnchangedRequest,
+    step: &str,
+    findings: &mut Findings,
+) -> Option<Command> {
+    let mut targets = Vec::new();
+    for (number, wanted) in request.targets.into_iter().enumerate() {
+        targets.push(findings.take(target(&format!("{step}targets[{number}]"), Some(wanted))));
+    }
+    let mut strategies = Vec::new();
+    for (number, text) in request.strategies.iter().enumerate() {
+        strategies.push(findings.take(id(&format!("{step}strategies[{number}]"), text)));
+    }
+    let (targets, strategies) =
+        (targets.into_iter().collect::<Option<_>>()?, strategies.into_iter().collect::<Option<_>>()?);
+    Some(Command::ExpectUnchanged { since: LogIndex(request.since_revision), targets, strategies })
 }
 
 /// An id such as `a412.3`.
