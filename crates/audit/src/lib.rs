@@ -42,5 +42,5 @@ pub use export::ExportFile;
 pub use kept::Kept;
 pub use replay::{Moment, ReplayError, Replayed, Start, Step, begin, replay, replay_while};
 pub use source::{Source, SourceError};
-pub use trail::{Index, Scanned, Trail, TrailError, TrailNames, Who};
+pub use trail::{Index, Scanned, Trail, TrailError, TrailNames, Who, beginning};
 pub use verify::with_causes;

@@ -80,6 +80,8 @@ impl From<EndpointError> for Failed {
 impl From<Error> for Failed {
     fn from(error: Error) -> Failed {
         let exit = match &error {
+            // An entry that is not there is missing, whatever side of the history it would be on.
+            Error::Refused(refusal) if refusal.reason == "HISTORY_MISSING" => Exit::NotFound,
             Error::Refused(refusal) => of_code(refusal.code),
             Error::Unavailable { .. } => Exit::Unavailable,
             Error::TimedOut { .. } => Exit::TimedOut,

@@ -31,7 +31,7 @@ pub(crate) struct WhatIfArgs {
 /// On the state at the end of a history.
 pub(crate) fn at_rest(args: &WhatIfArgs, actor: &str, format: Format, console: &mut Console) -> Result<(), Failed> {
     let (change, name) = read_change(&args.filename)?;
-    let history = args.history.open()?;
+    let history = args.history.open(console)?;
     let start = history.start(Moment::End, true)?;
     let expected = history.expected(&start, Moment::End).unwrap_or(0);
     let mut meter = Meter::start(console.watched);
