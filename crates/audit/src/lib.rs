@@ -35,6 +35,7 @@ pub mod sqlite;
 pub mod trail;
 pub mod verify;
 pub mod whatif;
+mod why;
 pub mod words;
 
 pub use change::{Change, ChangeError};
