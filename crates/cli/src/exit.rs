@@ -109,6 +109,10 @@ fn what_to_do(refusal: &Refusal) -> Option<String> {
         ("ETAG_MISMATCH", _) => {
             Some("somebody has changed it since it was read; look at it again, then decide".to_owned())
         }
+        ("CHANGED_SINCE", _) => {
+            let since = refusal.metadata.get("since").and_then(|since| since.parse().ok()).unwrap_or_default();
+            Some(crate::commands::guard::what_to_do(since))
+        }
         ("FEATURE_OFF", _) => Some("loadline set enable_auto_scaling true".to_owned()),
         ("ALREADY_EXISTS", Some(("strategies", id))) => {
             Some(format!("change it with loadline update strategy {id}, or let it be with --if-not-exists"))

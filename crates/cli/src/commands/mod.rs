@@ -8,6 +8,7 @@ mod config;
 mod explain;
 mod get;
 mod get_sql;
+pub(crate) mod guard;
 pub(crate) mod load;
 mod raft;
 mod replica;
