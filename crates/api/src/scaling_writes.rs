@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn what_an_operator_says_about_an_action_names_it_and_why() {
-        let (action, reason) = (ActionId { index: loadline_state_machine::LogIndex(412), ordinal: 3 }, "seen it");
+        let (action, reason) = (ActionId { index: LogIndex(412), ordinal: 3 }, "seen it");
         let (named, said) = (action.to_string(), reason.to_owned());
         let retry = v1::RetryActionRequest { options: intent(), action: named.clone(), reason: said.clone() };
         let expected = Command::RetryAction { action, reason: said.clone() };

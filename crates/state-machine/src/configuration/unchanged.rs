@@ -42,16 +42,13 @@ pub(crate) fn expect(
             TargetName::Pattern(pattern) => {
                 let like = Like::new(pattern);
                 check_strategies(state, since, |_| true)?;
-                let matching =
+                let mut matching =
                     state.clusters_after(None).filter(|it| like.as_ref().is_some_and(|like| like.matches(&it.name)));
-                matching.map(|cluster| check_itself(state, since, cluster)).collect::<Result<(), _>>()?;
+                matching.try_for_each(|cluster| check_itself(state, since, cluster))?;
             }
             TargetName::All => {
                 check_strategies(state, since, |_| true)?;
-                state
-                    .clusters_after(None)
-                    .map(|cluster| check_itself(state, since, cluster))
-                    .collect::<Result<(), _>>()?;
+                state.clusters_after(None).try_for_each(|cluster| check_itself(state, since, cluster))?;
             }
         }
     }

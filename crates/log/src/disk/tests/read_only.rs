@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use tempfile::TempDir;
 
-use crate::disk::{Cut, Disk as _, DiskFile as _, ReadOnlyDisk, read_all};
+use crate::disk::{Cut, Disk as _, ReadOnlyDisk, read_all};
 
 fn folder() -> TempDir {
     let dir = TempDir::new().unwrap();
