@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use loadline_state_machine::{
-    ActionId, Command, Options, Span, StrategyKind, TargetName, option_definition, read_option,
+    ActionId, Command, LogIndex, Options, Span, StrategyKind, TargetName, option_definition, read_option,
 };
 
 use crate::fields::{self, Findings, Invalid};
@@ -165,6 +165,24 @@ pub(crate) fn delete_strategies(
     Some(Command::DropStrategies { target })
 }
 
+pub(crate) fn expect_unchanged(
+    request: v1::ExpectUnchangedRequest,
+    step: &str,
+    findings: &mut Findings,
+) -> Option<Command> {
+    let mut targets = Vec::new();
+    for (number, wanted) in request.targets.into_iter().enumerate() {
+        targets.push(findings.take(target(&format!("{step}targets[{number}]"), Some(wanted))));
+    }
+    let mut strategies = Vec::new();
+    for (number, text) in request.strategies.iter().enumerate() {
+        strategies.push(findings.take(id(&format!("{step}strategies[{number}]"), text)));
+    }
+    let (targets, strategies) =
+        (targets.into_iter().collect::<Option<_>>()?, strategies.into_iter().collect::<Option<_>>()?);
+    Some(Command::ExpectUnchanged { since: LogIndex(request.since_revision), targets, strategies })
+}
+
 /// An id such as `a412.3`.
 pub(crate) fn id<T: FromStr<Err: std::fmt::Display>>(field: &str, text: &str) -> Result<T, Invalid> {
     if text.is_empty() {
@@ -256,7 +274,7 @@ mod tests {
 
     #[test]
     fn what_an_operator_says_about_an_action_names_it_and_why() {
-        let (action, reason) = (ActionId { index: loadline_state_machine::LogIndex(412), ordinal: 3 }, "seen it");
+        let (action, reason) = (ActionId { index: LogIndex(412), ordinal: 3 }, "seen it");
         let (named, said) = (action.to_string(), reason.to_owned());
         let retry = v1::RetryActionRequest { options: intent(), action: named.clone(), reason: said.clone() };
         let expected = Command::RetryAction { action, reason: said.clone() };

@@ -203,6 +203,7 @@ fn name_of(change: &Change) -> &'static str {
         Change::UpdateStrategy(_) => "update_strategy",
         Change::DeleteStrategy(_) => "delete_strategy",
         Change::DeleteStrategies(_) => "delete_strategies",
+        Change::ExpectUnchanged(_) => "expect_unchanged",
         Change::CreateSignal(_) => "create_signal",
         Change::UpdateSignal(_) => "update_signal",
         Change::DeleteSignal(_) => "delete_signal",
@@ -328,6 +329,7 @@ fn command(change: Change, path: &Path, findings: &mut Findings) -> Option<Comma
             Command::DropSignal { etag: etag(&request.etag)?, name: request.name, allow_missing: request.allow_missing }
         }
         Change::DeleteStrategies(request) => return scaling_writes::delete_strategies(request, &path.step, findings),
+        Change::ExpectUnchanged(request) => return scaling_writes::expect_unchanged(request, &path.step, findings),
     })
 }
 

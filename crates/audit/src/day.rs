@@ -34,6 +34,8 @@ pub struct Day {
     in_flight: VecDeque<(Action, Epoch, u32)>,
     sequence: u64,
     term: u64,
+    /// From one failover to the next.
+    leadership_entries: u64,
     last_stale: Option<Command>,
 }
 
@@ -58,6 +60,7 @@ impl Day {
             in_flight: VecDeque::new(),
             sequence: 0,
             term: 0,
+            leadership_entries: LEADERSHIP_ENTRIES,
             last_stale: None,
         };
         day.planned.extend([Next::Membership, Next::Ask("node", vec![Command::FoundGroup { nodes: 3 }])]);
@@ -75,6 +78,11 @@ impl Day {
             day.planned.push_back(Next::Ask("alice", numbers.clone().flat_map(founding).collect()));
         }
         day
+    }
+
+    /// The same day with failovers so often: a short one has some, too.
+    pub fn with_failover_every(self, entries: u64) -> Day {
+        Day { leadership_entries: entries.max(1), ..self }
     }
 
     /// The state after the last entry.
@@ -133,7 +141,7 @@ impl Day {
     }
 
     fn choose(&mut self, index: LogIndex) -> Next {
-        if index.0.is_multiple_of(LEADERSHIP_ENTRIES) {
+        if index.0.is_multiple_of(self.leadership_entries) {
             self.elect();
             if self.chance.one_in(2) {
                 self.planned.push_back(Next::Membership);
@@ -354,5 +362,20 @@ mod tests {
         }
         assert_eq!(kinds(1).1, hash);
         assert_ne!(kinds(2).1, hash);
+    }
+
+    #[test]
+    fn a_short_day_has_failovers_calls_that_fail_and_calls_that_nobody_knows_the_end_of() {
+        let mut day = Day::new(30, 1).with_failover_every(700);
+        let mut kinds: BTreeMap<&'static str, u64> = BTreeMap::new();
+        for _ in 0..6_000 {
+            for event in loadline_state_machine::decode_events(&day.record().events).unwrap() {
+                *kinds.entry(event.kind_name()).or_default() += 1;
+            }
+        }
+        let count = |kind| kinds.get(kind).copied().unwrap_or(0);
+        assert!(count("LeaderAnnounced") >= 8, "{kinds:?}");
+        assert!(count("ActionReturned") > 0, "a call that failed is tried again: {kinds:?}");
+        assert!(count("ActionUnsure") > 0, "{kinds:?}");
     }
 }

@@ -20,7 +20,7 @@ use crate::source::Source;
 use crate::trail::Who;
 use crate::words::words;
 
-/// Deeds that are told of one thing: the newest. Whoever wants all of them searches the history.
+/// Deeds that are told of one thing: the newest, and of every kind the last. Whoever wants all of them searches the history.
 const DEEDS_MAX: usize = 20;
 
 /// A moment that a history was brought to.
@@ -153,7 +153,11 @@ fn changes(before: &State, after: &State, deeds: &mut Deeds) -> Vec<Changed> {
             _ => continue,
         };
         let deeds = deeds.take(name);
-        let fields = fields(old.get(name).unwrap_or(&nothing), new.get(name).unwrap_or(&nothing), &deeds);
+        let fields = fields(
+            &Doers { thing: name, what, deeds: &deeds },
+            old.get(name).unwrap_or(&nothing),
+            new.get(name).unwrap_or(&nothing),
+        );
         changes.push(Changed { name: name.clone(), what, fields, deeds });
     }
     changes
@@ -161,34 +165,63 @@ fn changes(before: &State, after: &State, deeds: &mut Deeds) -> Vec<Changed> {
 
 type Thing = BTreeMap<String, Value>;
 
-fn fields(old: &Thing, new: &Thing, deeds: &[Deed]) -> Vec<Field> {
+fn fields(doers: &Doers<'_>, old: &Thing, new: &Thing) -> Vec<Field> {
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let value = |thing: &Thing, name: &String| thing.get(name).cloned().unwrap_or(Value::Null);
     let all = names.into_iter().map(|name| Field {
         name: name.clone(),
         before: value(old, name),
         after: value(new, name),
-        deed: deed_of(name, deeds),
+        deed: doers.of(name),
     });
     all.filter(|field| field.before != field.after).collect()
 }
 
-/// The kinds of events that change a field; none: any that is about the thing.
-fn changers(field: &str) -> &'static [&'static str] {
-    match field.split('.').next().unwrap_or(field) {
-        "conclusion" => &["DecisionMade"],
-        "pause" => &["ClusterPaused", "ClusterResumed"],
-        "override" => &["ClusterOverridden", "OverrideEnded"],
-        "backend" => &["ClusterPlaced"],
-        "ready" | "hydrated" => &["SignalsReported"],
-        "cordoned" | "incarnation" => &["ActionSettled"],
+/// The kinds of events that change a field of a thing that is there; none: any that is about the thing. What a thing is from its beginning is
+/// changed by what makes it, whatever else happened to it since.
+fn changers(thing: &str, field: &str) -> &'static [&'static str] {
+    let kind = thing.split('/').next().unwrap_or(thing);
+    match (kind, field.split('.').next().unwrap_or(field)) {
+        ("group", "incarnation") => &["RestoreFinished"],
+        ("group", "rules_version") => &["RulesRaised", "RestoreFinished"],
+        ("clusters", "id") => &["ClusterCreated", "ClusterRestored", "ClusterRenamed"],
+        ("clusters", "conclusion") => &["DecisionMade"],
+        ("clusters", "pause") => &["ClusterPaused", "ClusterResumed"],
+        ("clusters", "override") => &["ClusterOverridden", "OverrideEnded"],
+        ("clusters", "backend") => &["ClusterPlaced"],
+        ("strategies", "type") => &["StrategyCreated", "StrategyRestored"],
+        ("strategies", "target") => &["StrategyCreated", "StrategyRestored", "ClusterRenamed"],
+        ("strategies", "options") => &["StrategyCreated", "StrategyRestored", "StrategyChanged"],
+        ("actions", "call") => &["ActionPlanned"],
+        ("operations", "kind") => &["OperationBegun"],
+        ("replicas", "ready" | "hydrated") => &["SignalsReported"],
+        ("replicas", "cordoned" | "incarnation") => &["ActionSettled"],
         _ => &[],
     }
 }
 
-fn deed_of(field: &str, deeds: &[Deed]) -> Option<usize> {
-    let changers = changers(field);
-    deeds.iter().rposition(|deed| changers.contains(&deed.kind)).or_else(|| deeds.len().checked_sub(1))
+/// Who can have changed the fields of one thing.
+struct Doers<'a> {
+    thing: &'a str,
+    what: What,
+    deeds: &'a [Deed],
+}
+
+impl Doers<'_> {
+    fn of(&self, field: &str) -> Option<usize> {
+        let last = self.deeds.len().checked_sub(1);
+        if self.what == What::Dropped {
+            return last;
+        }
+        let changers = changers(self.thing, field);
+        let found = self.deeds.iter().rposition(|deed| changers.contains(&deed.kind));
+        // A group gets its incarnation from the first leader it ever has; those that follow only repeat it.
+        let first = || match (self.thing, field) {
+            ("group", "incarnation") => self.deeds.iter().position(|deed| deed.kind == "LeaderAnnounced"),
+            _ => None,
+        };
+        found.or_else(first).or(last)
+    }
 }
 
 /// Everything that somebody would call a thing of the system, by name, with the fields that matter.
@@ -258,6 +291,20 @@ fn things(state: &State) -> BTreeMap<String, Thing> {
     things
 }
 
+/// What is shown under another name, or with another name in it, after a cluster was renamed.
+fn named_after(id: ClusterId, names: [&str; 2], state: &State) -> Vec<String> {
+    let strategies = state.strategies().filter(|strategy| strategy.target == Target::Cluster(id));
+    let mut after: Vec<String> = strategies.map(|it| ResourceName::strategy(it.id).to_string()).collect();
+    let signals = state.signals_after(None).filter(|signal| signal.target == Target::Cluster(id));
+    after.extend(signals.map(|it| ResourceName::signal(&*it.name).to_string()));
+    let roles = state.roles_after(None).filter(|role| role.clusters.contains(&id));
+    after.extend(roles.map(|it| ResourceName::role(&it.name).to_string()));
+    for replica in state.standing(id).iter().flat_map(|it| &it.signals().replicas) {
+        after.extend(names.map(|name| replica_name(name, &replica.name)));
+    }
+    after
+}
+
 fn replica_name(cluster: &str, replica: &str) -> String {
     format!("replicas/{cluster}/{replica}")
 }
@@ -324,6 +371,22 @@ struct Deeds {
     replicas: BTreeMap<String, (String, String, String)>,
 }
 
+/// Adds a deed. Of too many the oldest goes that is neither the first nor the last of its kind: those say who made the thing, and who changed
+/// each of its fields last.
+fn push(deeds: &mut Vec<Deed>, deed: Deed) {
+    deeds.push(deed);
+    if deeds.len() <= DEEDS_MAX {
+        return;
+    }
+    let goes = (0..deeds.len()).find(|at| {
+        let same = |other: &Deed| other.kind == deeds[*at].kind;
+        deeds[..*at].iter().any(same) && deeds[at + 1..].iter().any(same)
+    });
+    if let Some(goes) = goes {
+        deeds.remove(goes);
+    }
+}
+
 impl Deeds {
     fn take(&mut self, name: &str) -> Vec<Deed> {
         self.by_name.remove(name).unwrap_or_default()
@@ -339,11 +402,7 @@ impl Deeds {
                     let what = words(event, step.state);
                     let Links { decision, action, by } = links.clone();
                     let deed = Deed { index, at, kind: event.kind_name(), what, who: who(), decision, action, by };
-                    let deeds = self.by_name.entry(name).or_default();
-                    deeds.push(deed);
-                    if deeds.len() > DEEDS_MAX {
-                        deeds.remove(0);
-                    }
+                    push(self.by_name.entry(name).or_default(), deed);
                 }
             };
             match event {
@@ -416,7 +475,7 @@ impl Deeds {
                         let what = words(event, step.state);
                         let Links { decision, action, by } = Links::default();
                         let one = Deed { index, at, kind: event.kind_name(), what, who: who(), decision, action, by };
-                        self.by_name.entry(name).or_default().push(one);
+                        push(self.by_name.entry(name).or_default(), one);
                     }
                 }
                 Event::RulesRaised { .. } | Event::RestoreFinished { .. } | Event::LeaderAnnounced { .. } => {
@@ -424,7 +483,10 @@ impl Deeds {
                 }
                 other => {
                     let changes = resource_changes(std::slice::from_ref(other));
-                    let names: BTreeSet<String> = changes.iter().map(|change| change.name.to_string()).collect();
+                    let mut names: BTreeSet<String> = changes.iter().map(|change| change.name.to_string()).collect();
+                    if let Event::ClusterRenamed { from, cluster } = other {
+                        names.extend(named_after(cluster.id, [from, &cluster.name], step.state));
+                    }
                     deed(names.into_iter().collect(), Links::default());
                 }
             }

@@ -330,6 +330,7 @@ impl Explainer<'_> {
             }
             let origin = match said.topic {
                 Topic::Cluster => self.changed_by(&ResourceName::cluster(name), end)?,
+                Topic::Switch => self.changed_by(&ResourceName::setting(&said.name), end)?,
                 Topic::Pause => self.last_about(id, end, |event| matches!(event, Event::ClusterPaused { .. }))?,
                 Topic::Override => {
                     self.last_about(id, end, |event| matches!(event, Event::ClusterOverridden { .. }))?

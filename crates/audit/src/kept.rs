@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use loadline_log::{
-    Identity, Journal, JournalError, JournalOptions, JournalRecord, RealDisk, SharedDisk, SnapshotStore, noted_program,
+    Identity, Journal, JournalError, JournalOptions, JournalRecord, ReadOnlyDisk, SharedDisk, SnapshotError,
+    SnapshotStore, WalState, noted_program,
 };
 use loadline_state_machine::{Hash, State};
 
@@ -21,17 +22,27 @@ pub struct Kept {
     snapshots: SnapshotStore,
     group: Option<String>,
     version: Option<String>,
+    /// Snapshots that cannot be read.
+    broken: Vec<SnapshotError>,
+    /// What the write-ahead log beside them remembers; none if there is no such log that can be read.
+    wal: Option<WalState>,
+    notes: Vec<String>,
 }
 
 impl Kept {
     /// Those of a node that runs in this process.
     pub fn new(journal: Journal, snapshots: SnapshotStore) -> Kept {
-        Kept { journal, snapshots, group: None, version: None }
+        let (group, version, wal) = (None, None, None);
+        Kept { journal, snapshots, group, version, broken: Vec::new(), wal, notes: Vec::new() }
     }
 
-    /// Those of a node that is not running. Takes the folder for this process, as a node would.
+    /// Those of a node that is not running. The folder stays as it is, to the byte.
     pub fn open(data_dir: &Path) -> Result<Kept, SourceError> {
-        let disk: SharedDisk = Arc::new(RealDisk::open(data_dir).map_err(SourceError::Open)?);
+        Kept::of(&Arc::new(ReadOnlyDisk::open(data_dir).map_err(SourceError::Open)?))
+    }
+
+    pub(crate) fn of(folder: &Arc<ReadOnlyDisk>) -> Result<Kept, SourceError> {
+        let disk: SharedDisk = Arc::clone(folder) as SharedDisk;
         let version = noted_program(&*disk);
         let journal = Journal::open(Arc::clone(&disk), JournalOptions::default()).map_err(|source| match &version {
             Some(version) if matches!(source, JournalError::Newer { .. }) => {
@@ -39,10 +50,32 @@ impl Kept {
             }
             _ => SourceError::Journal(source),
         })?;
+        let cuts = folder.cuts().into_iter().map(|cut| {
+            let loadline_log::Cut { path, offset, bytes } = cut;
+            format!("the last {bytes} bytes of {path}, from offset {offset} on, are the torn end of a write: a node that starts drops them, and so it is done here")
+        });
+        let mut notes: Vec<String> = cuts.collect();
+        notes.extend(folder.unguarded().map(|why| {
+            format!("whether a node is running with this folder cannot be told: {why}; make sure that none is")
+        }));
         // A folder that does not say whose it is can still be read.
         let group = Identity::load(&*disk).ok().flatten().map(|identity| identity.group);
-        let snapshots = SnapshotStore::open(disk, SNAPSHOTS_KEPT).map_err(SourceError::Snapshot)?;
-        Ok(Kept { journal, snapshots, group, version })
+        let wal = WalState::of(&*disk).ok();
+        let (snapshots, broken) = SnapshotStore::open_whole(disk, SNAPSHOTS_KEPT).map_err(SourceError::Snapshot)?;
+        Ok(Kept { journal, snapshots, group, version, broken, wal, notes })
+    }
+
+    /// What somebody who reads it should know.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    pub(crate) fn broken(&self) -> &[SnapshotError] {
+        &self.broken
+    }
+
+    pub(crate) fn wal(&self) -> Option<&WalState> {
+        self.wal.as_ref()
     }
 }
 

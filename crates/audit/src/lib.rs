@@ -35,6 +35,7 @@ pub mod sqlite;
 pub mod trail;
 pub mod verify;
 pub mod whatif;
+mod why;
 pub mod words;
 
 pub use change::{Change, ChangeError};
@@ -42,5 +43,5 @@ pub use export::ExportFile;
 pub use kept::Kept;
 pub use replay::{Moment, ReplayError, Replayed, Start, Step, begin, replay, replay_while};
 pub use source::{Source, SourceError};
-pub use trail::{Index, Scanned, Trail, TrailError, TrailNames, Who};
+pub use trail::{Index, Scanned, Trail, TrailError, TrailNames, Who, beginning};
 pub use verify::with_causes;

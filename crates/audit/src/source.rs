@@ -44,7 +44,7 @@ pub trait Source: fmt::Debug + Sync {
 /// Why a history could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    #[error("cannot open the data folder; is the node still running?")]
+    #[error("cannot open the data folder")]
     Open(#[source] OpenError),
     #[error("cannot read the journal")]
     Journal(#[source] JournalError),

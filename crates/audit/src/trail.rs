@@ -303,18 +303,33 @@ impl<'a> Trail<'a> {
     }
 }
 
+/// The state with which a history begins that is only a part: what was there before is told by nothing else.
+pub fn beginning(source: &dyn Source) -> Result<Option<State>, TrailError> {
+    match (source.range(), source.starts().first()) {
+        (Some(range), Some(first)) if *range.start() > 1 => Ok(source.start(*first)?),
+        _ => Ok(None),
+    }
+}
+
 /// What clusters are called: as the state at hand says, and those that are gone as the history had them.
 #[derive(Debug)]
 pub struct TrailNames<'a> {
     trail: Trail<'a>,
     state: Option<&'a State>,
+    /// The state with which a history begins that is only a part.
+    before: Option<&'a State>,
     renamed: OnceCell<BTreeMap<ClusterId, String>>,
     known: RefCell<BTreeMap<ClusterId, Option<String>>>,
 }
 
 impl<'a> TrailNames<'a> {
     pub fn new(trail: Trail<'a>, state: Option<&'a State>) -> TrailNames<'a> {
-        TrailNames { trail, state, renamed: OnceCell::new(), known: RefCell::default() }
+        TrailNames { trail, state, before: None, renamed: OnceCell::new(), known: RefCell::default() }
+    }
+
+    /// What nothing in the history tells is as it was before.
+    pub fn beginning_with(self, before: Option<&'a State>) -> TrailNames<'a> {
+        TrailNames { before, ..self }
     }
 
     /// The last names of those that were renamed; there are few.
@@ -356,6 +371,7 @@ impl ClusterNames for TrailNames<'_> {
             return known.clone();
         }
         let name = self.renamed().get(&cluster).cloned().or_else(|| self.at_birth(cluster));
+        let name = name.or_else(|| Some(self.before?.cluster_by_id(cluster)?.name.clone()));
         self.known.borrow_mut().insert(cluster, name.clone());
         name
     }

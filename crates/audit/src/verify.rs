@@ -10,8 +10,10 @@ use std::cell::Cell;
 use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 
 use loadline_log::export::{Export, ExportError, ExportHead, Fault, Scanned};
+use loadline_log::{JournalError, JournalFault, ReadOnlyDisk, SharedDisk, SnapshotError, WalState, journal_faults};
 use loadline_state_machine::{Hash, JournalEntry, LogIndex, Time};
 
 use crate::export::ExportFile;
@@ -37,6 +39,26 @@ impl Finding {
 
     fn whole(what: impl Into<String>) -> Finding {
         Finding { entries: None, what: what.into() }
+    }
+
+    /// Without the advice for whoever runs the node: that is not who reads this.
+    fn of_fault(fault: &JournalFault) -> Finding {
+        let JournalFault { file, offset, what, after, entries, newer } = fault;
+        let mut text = format!("{file} is damaged at offset {offset}: {what}");
+        if *newer {
+            text = format!("{file} at offset {offset}: {what}; a newer program wrote it");
+        }
+        if let (None, Some(after)) = (entries, after) {
+            text = format!("after entry {after}: {text}");
+        }
+        Finding { entries: *entries, what: text }
+    }
+
+    fn of_snapshot(error: &SnapshotError) -> Finding {
+        match error {
+            SnapshotError::Damaged { file, what } => Finding::whole(format!("{file} is damaged: {what}")),
+            other => Finding::whole(with_causes(other)),
+        }
     }
 }
 
@@ -73,6 +95,8 @@ pub struct Verdict {
     pub hash: Option<Hash>,
     /// What is wrong, the lowest entry first. None: it is valid.
     pub findings: Vec<Finding>,
+    /// What is not wrong, and good to know.
+    pub notes: Vec<String>,
 }
 
 impl Verdict {
@@ -124,34 +148,118 @@ pub fn verify_file(
     Ok(verdict)
 }
 
-/// Checks what a node that is not running keeps: its journal, and whether its snapshots are what the journal leads to.
+/// Checks what a node that is not running keeps: its journal, whether its snapshots are what the journal leads to, and whether the journal
+/// goes as far as it must. The folder stays as it is.
 pub fn verify_folder(data_dir: &Path, mut tell: impl FnMut(Progress)) -> Result<Verdict, SourceError> {
-    let kept = Kept::open(data_dir)?;
-    let mut verdict = Verdict { stretches: kept.stretches(), ..Verdict::default() };
-    if let Err(error) = kept.journal().verify() {
-        verdict.findings.push(Finding::whole(with_causes(&error)));
-    }
+    let open = || ReadOnlyDisk::open(data_dir).map(Arc::new).map_err(SourceError::Open);
+    let folder: SharedDisk = open()?;
+    let faults = match journal_faults(&folder) {
+        Ok(faults) => faults,
+        Err(error @ JournalError::ForeignFile { .. }) => {
+            return Ok(Verdict::wrong(Finding::whole(with_causes(&error))));
+        }
+        Err(error) => return Err(SourceError::Journal(error)),
+    };
+    // Another one: what a node would repair when it opens the journal is looked at before.
+    let kept = match Kept::of(&open()?) {
+        Ok(kept) => kept,
+        Err(SourceError::Journal(error @ JournalError::Damaged { .. })) => {
+            let mut verdict =
+                Verdict { findings: faults.iter().map(Finding::of_fault).collect(), ..Verdict::default() };
+            if verdict.findings.is_empty() {
+                verdict.findings.push(finding_of(&SourceError::Journal(error)));
+            }
+            return Ok(verdict);
+        }
+        Err(error) => return Err(error),
+    };
+    let findings = faults.iter().map(Finding::of_fault).collect();
+    let notes = kept.notes().to_vec();
+    let mut verdict = Verdict { stretches: kept.stretches(), findings, notes, ..Verdict::default() };
     for stretch in verdict.stretches.clone() {
-        verdict.replay(&kept, &stretch, &mut tell);
+        // What is behind the first fault of a stretch does not follow from anything.
+        let faulty = faults.iter().filter_map(|fault| fault.entries).map(|(first, _)| first);
+        let end = faulty.filter(|first| stretch.contains(first)).min().map_or(*stretch.end(), |first| first - 1);
+        if end >= *stretch.start() {
+            verdict.replay(&kept, &(*stretch.start()..=end), &mut tell);
+        }
     }
     verdict.compare_snapshots(&kept);
+    verdict.compare_ends(&kept);
     verdict.sort();
     Ok(verdict)
 }
 
 impl Verdict {
+    fn wrong(finding: Finding) -> Verdict {
+        Verdict { findings: vec![finding], ..Verdict::default() }
+    }
+
     /// Whether the snapshots are of the states that the journal tells of.
     fn compare_snapshots(&mut self, kept: &Kept) {
+        for error in kept.broken() {
+            self.findings.push(Finding::of_snapshot(error));
+        }
         for index in kept.starts() {
             let compared = kept.start(index).and_then(|state| {
-                let known = kept.journal().hash_at(index).map_err(SourceError::Journal)?;
+                let known = match kept.journal().hash_at(index) {
+                    // That it is damaged has been said.
+                    Err(JournalError::Damaged { .. }) => None,
+                    known => known.map_err(SourceError::Journal)?,
+                };
                 Ok(known.is_none_or(|known| state.is_none_or(|state| state.hash().0 == known)))
             });
             match compared {
                 Ok(true) => {}
                 Ok(false) => self.findings.push(Finding::at(index, "the snapshot after it is of another history")),
+                Err(SourceError::Snapshot(error)) => self.findings.push(Finding::of_snapshot(&error)),
                 Err(error) => self.findings.push(finding_of(&error)),
             }
+        }
+    }
+
+    /// Whether the journal goes as far as a node makes sure that it does. It is durable before a snapshot of our own is written, and before
+    /// the write-ahead log lets go of anything; the state that somebody else sent is noted in it as a gap before the log lets go of what
+    /// is before. What is only in the write-ahead log, on the other hand, may be missing after a crash: the node applies it again.
+    fn compare_ends(&mut self, kept: &Kept) {
+        let end = kept.journal().last_index().unwrap_or(0);
+        let behind = |through: u64, why: String| Finding { entries: Some((end + 1, Some(through))), what: why };
+        let wal = kept.wal();
+        let purged = wal.and_then(|wal| wal.purged).map_or(0, |purged| purged.index);
+        if purged > end {
+            let why = format!(
+                "the journal ends with entry {end}, and the write-ahead log has let go of everything up to entry {purged}, which it does only after the journal has it"
+            );
+            self.findings.push(behind(purged, why));
+            return;
+        }
+        let Some(newest) = kept.starts().into_iter().filter(|index| *index > end).max() else {
+            self.note_what_follows(kept, end);
+            return;
+        };
+        // A node that dies right after it has taken in somebody else's snapshot has not noted the gap yet. Its own log is shorter then.
+        let reaches = |wal: &WalState| wal.last.is_some_and(|last| last.index >= newest);
+        let one = kept.starts().into_iter().filter(|index| *index > end).count() == 1;
+        if one && wal.is_some_and(|wal| !reaches(wal)) {
+            self.notes.push(format!(
+                "the snapshot after entry {newest} came from another node, and this one stopped before it noted that entries {} to {newest} are not in its journal",
+                end + 1
+            ));
+            return;
+        }
+        let why = format!(
+            "the journal ends with entry {end}, and there is a snapshot of the state after entry {newest}, which is written only after the journal has everything up to it"
+        );
+        self.findings.push(behind(newest, why));
+    }
+
+    fn note_what_follows(&mut self, kept: &Kept, end: u64) {
+        let committed = kept.wal().and_then(|wal| wal.committed).map_or(0, |committed| committed.index);
+        if committed > end {
+            self.notes.push(format!(
+                "entries {} to {committed} are in the write-ahead log, and the journal does not have them yet, as after a crash: they are not looked at",
+                end + 1
+            ));
         }
     }
 
@@ -276,6 +384,9 @@ fn finding_of_replay(error: &ReplayError) -> Finding {
 fn finding_of(error: &SourceError) -> Finding {
     match error {
         SourceError::Export(ExportError::Damaged(fault)) => fault.clone().into(),
+        SourceError::Journal(JournalError::Damaged { file, offset, what }) => {
+            Finding::whole(format!("{file} is damaged at offset {offset}: {what}"))
+        }
         SourceError::State { .. } | SourceError::SnapshotDiffers { .. } => Finding::whole(with_causes(error)),
         other => Finding::whole(with_causes(other)),
     }

@@ -9,6 +9,7 @@ use loadline_state_machine::{
 };
 
 use crate::change::{Change, ChangeError};
+use crate::why::why;
 
 /// What the brain says about one cluster at one moment, as far as it can be told from another saying.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,11 +22,14 @@ pub struct Outlook {
     pub reasons: Vec<(&'static str, Reason)>,
     /// The same with those in dry run; nothing if none is.
     pub shadow: Option<Vec<ReplicaSpec>>,
+    /// In one line: what held it, and the reason that speaks for the whole.
+    pub why: String,
 }
 
 impl Outlook {
     fn of(decision: Decision) -> Outlook {
         Outlook {
+            why: why(&decision),
             desired: decision.desired,
             planned: decision.planned,
             conclusion: decision.conclusion,

@@ -18,7 +18,7 @@ const CLUSTERS: u32 = 100;
 #[test]
 fn a_day_in_a_file_is_the_day_in_the_journal() {
     let folder = tempfile::tempdir().unwrap();
-    let mut day = Day::new(CLUSTERS, 1);
+    let mut day = Day::new(CLUSTERS, 1).with_failover_every(ENTRIES / 6);
     let disk = Arc::new(RealDisk::open(folder.path()).unwrap());
     // Small segments, so that there are some.
     let options = JournalOptions { segment_bytes: 64 << 10, ..JournalOptions::default() };

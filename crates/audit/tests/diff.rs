@@ -6,7 +6,7 @@ mod world;
 
 use loadline_audit::diff::{DiffError, Difference, What, diff};
 use loadline_audit::{Moment, Start};
-use loadline_state_machine::{Command, OptionValue, Seen, Span, StrategyKind};
+use loadline_state_machine::{Command, NodeNumber, OptionValue, Seen, Span, StrategyKind};
 use world::{World, replica};
 
 fn between(world: &World, from: u64, to: u64) -> Difference {
@@ -90,4 +90,64 @@ fn what_went_is_dropped_and_two_equal_moments_do_not_differ() {
     assert_eq!(between(&world, there, there).changes, []);
     let back = diff(&world, Start::Beginning, Moment::Index(9), Moment::Index(8), || {}).unwrap_err();
     assert!(matches!(back, DiffError::Backwards { from: 9, to: 8 }), "{back}");
+}
+
+/// Who a field's last change is put down to: the kind, the entry and the name.
+fn doer(difference: &Difference, thing: &str, field: &str) -> (&'static str, u64, String) {
+    let changed = difference.changes.iter().find(|changed| changed.name == thing).unwrap();
+    let field = changed.fields.iter().find(|it| it.name == field).unwrap();
+    let deed = &changed.deeds[field.deed.unwrap()];
+    (deed.kind, deed.index, deed.who.as_ref().map_or("itself".to_owned(), |who| who.actor.clone()))
+}
+
+#[test]
+fn a_thing_is_put_down_to_whoever_made_it_whatever_happened_to_it_since() {
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    let made = world.last();
+    world.strategy("bob", "demo", StrategyKind::TargetSize, &[("size", OptionValue::Text("25cc".into()))]);
+    let strategy = world.last();
+    // More decisions and reports than deeds are kept.
+    for round in 0..30 {
+        world.report("demo", Span::default(), vec![Seen::Activity { idle_for: None }]);
+        let size = ["25cc", "100cc"][round % 2];
+        world.change_strategy("carol", "demo", StrategyKind::TargetSize, &[("size", OptionValue::Text(size.into()))]);
+        world.carry_out();
+        world.pass(Span::from_secs(60));
+    }
+    let difference = between(&world, made - 1, world.last());
+    assert_eq!(doer(&difference, "clusters/demo", "id"), ("ClusterCreated", made, "alice".into()));
+    let id = format!("strategies/s{strategy}.0");
+    assert_eq!(doer(&difference, &id, "type"), ("StrategyCreated", strategy, "bob".into()));
+    assert_eq!(doer(&difference, &id, "options.size").2, "carol");
+    assert_eq!(doer(&difference, "clusters/demo", "conclusion").0, "DecisionMade");
+}
+
+#[test]
+fn the_incarnation_of_a_group_is_put_down_to_its_first_leader() {
+    let mut world = World::new();
+    for term in 2..=40 {
+        world.node(vec![Command::AnnounceLeader { node: NodeNumber(1 + term % 3), term }]);
+    }
+    let difference = between(&world, 0, world.last());
+    let (kind, index, _) = doer(&difference, "group", "incarnation");
+    let deeds = &difference.changes.iter().find(|changed| changed.name == "group").unwrap().deeds;
+    assert_eq!((kind, index), ("LeaderAnnounced", 2));
+    assert!(deeds.len() <= 20 && deeds.last().unwrap().index == world.last(), "the newest are told, too: {deeds:?}");
+}
+
+#[test]
+fn a_new_name_is_put_down_to_whoever_gave_it() {
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    world.strategy("bob", "demo", StrategyKind::TargetSize, &[("size", OptionValue::Text("25cc".into()))]);
+    let strategy = world.last();
+    world.ask("carol", vec![Command::RenameCluster { name: "demo".into(), to: "later".into(), etag: None }]);
+    let renamed = world.last();
+    world.change_strategy("dave", "later", StrategyKind::TargetSize, &[("size", OptionValue::Text("100cc".into()))]);
+    let difference = between(&world, renamed - 1, world.last());
+    let carol = ("ClusterRenamed", renamed, "carol".to_owned());
+    assert_eq!(doer(&difference, "clusters/later", "id"), carol);
+    assert_eq!(doer(&difference, "clusters/demo", "id"), carol);
+    assert_eq!(doer(&difference, &format!("strategies/s{strategy}.0"), "target"), carol);
 }

@@ -126,6 +126,23 @@ fn a_cluster_says_why_nothing_happened_at_a_moment_of_the_past() {
 }
 
 #[test]
+fn a_cluster_says_that_everything_is_switched_off_and_by_whom() {
+    let (mut world, _) = lived();
+    let calm = world.last();
+    world.set("carol", "auto_scaling_enabled", "false");
+    let off = world.last();
+    world.pass(Span::from_secs(5));
+    let at = |index| replay(&world, Start::Beginning, Moment::Index(index), |_| {}).unwrap().state;
+    let then = story(&world, &at(off), &ResourceName::cluster("demo")).expect("it was there");
+    let switch = of(&then, "switch");
+    assert_eq!((switch[0].actor.as_deref(), switch[0].index), (Some("carol"), Some(off)), "{switch:?}");
+    let second = &then.lines()[1];
+    assert!(second.contains("auto-scaling is switched off for all clusters"), "{second}");
+    let before = story(&world, &at(calm), &ResourceName::cluster("demo")).expect("it was there");
+    assert!(of(&before, "switch").is_empty());
+}
+
+#[test]
 fn what_is_unknown_has_no_story() {
     let (world, _) = lived();
     // The first entry is number 1: nothing was ever recorded at 0.

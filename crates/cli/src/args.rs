@@ -226,7 +226,8 @@ pub(crate) enum Verb {
     Apply {
         #[command(flatten)]
         file: FileArgs,
-        /// Only if nothing that the file names has changed after this revision, such as the one that whatif has shown
+        /// Only if nothing that decides has changed after this revision, such as the one that whatif has shown: what the file names, the
+        /// clusters it is about with their backend, pause and override, the strategies that rule them, settings and sizes
         #[arg(long, value_name = "REVISION")]
         if_revision: Option<u64>,
         /// Say what would happen, and do nothing

@@ -149,7 +149,7 @@ pub(crate) struct DiffArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// Only these types, such as clusters strategies; everything if not given
+    /// Only these types, such as clusters strategies, or replicas and reports, which were seen of clusters; everything if not given
     #[arg(value_name = "TYPE")]
     pub(crate) kinds: Vec<String>,
     /// To which moment: an index of the log, a time such as '2026-11-16 10:00:00', '2h ago', or end

@@ -80,6 +80,8 @@ impl From<EndpointError> for Failed {
 impl From<Error> for Failed {
     fn from(error: Error) -> Failed {
         let exit = match &error {
+            // An entry that is not there is missing, whatever side of the history it would be on.
+            Error::Refused(refusal) if refusal.reason == "HISTORY_MISSING" => Exit::NotFound,
             Error::Refused(refusal) => of_code(refusal.code),
             Error::Unavailable { .. } => Exit::Unavailable,
             Error::TimedOut { .. } => Exit::TimedOut,
@@ -106,6 +108,10 @@ fn what_to_do(refusal: &Refusal) -> Option<String> {
     match (refusal.reason.as_str(), resource.split_once('/')) {
         ("ETAG_MISMATCH", _) => {
             Some("somebody has changed it since it was read; look at it again, then decide".to_owned())
+        }
+        ("CHANGED_SINCE", _) => {
+            let since = refusal.metadata.get("since").and_then(|since| since.parse().ok()).unwrap_or_default();
+            Some(crate::commands::guard::what_to_do(since))
         }
         ("FEATURE_OFF", _) => Some("loadline set enable_auto_scaling true".to_owned()),
         ("ALREADY_EXISTS", Some(("strategies", id))) => {

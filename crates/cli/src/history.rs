@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use loadline_audit::{ExportFile, Kept, Moment, ReplayError, Source, SourceError, Start, with_causes};
 use loadline_client::HistoryRange;
-use loadline_state_machine::State;
+use loadline_state_machine::{State, Time};
 
 use crate::commands::Session;
+use crate::console::Console;
 use crate::exit::{Exit, Failed};
 
 /// Which history; that of the running group if none is named.
@@ -41,10 +42,10 @@ impl HistoryArgs {
     }
 
     /// The one that is named.
-    pub(crate) fn open(&self) -> Result<History, Failed> {
+    pub(crate) fn open(&self, console: &mut Console) -> Result<History, Failed> {
         match (&self.file, &self.data_dir) {
             (Some(file), _) => of_file(file, file.display().to_string(), None),
-            (None, Some(folder)) => of_folder(folder),
+            (None, Some(folder)) => of_folder(folder, console),
             (None, None) => {
                 Err(Failed::usage("which history? Name an export with --file, or a folder with --data-dir"))
             }
@@ -62,17 +63,38 @@ fn of_file(path: &Path, called: String, temp: Option<tempfile::NamedTempFile>) -
     Ok(History { source: Box::new(file), called, _temp: temp })
 }
 
-fn of_folder(folder: &Path) -> Result<History, Failed> {
+fn of_folder(folder: &Path, console: &mut Console) -> Result<History, Failed> {
     let called = folder.display().to_string();
-    // Opening makes what is missing, as a node that starts would; nobody wants a folder for a slip of the finger.
-    if !folder.join("journal").is_dir() {
-        return Err(Failed::new(
-            Exit::NotFound,
-            format!("{called} is not the data folder of a node: it has no journal"),
-        ));
+    check_is_data_folder(folder)?;
+    let kept = Kept::open(folder).map_err(|error| {
+        let failed = unreadable(&called, &error);
+        match error {
+            SourceError::Open(_) => failed,
+            _ => failed.hint(format!("what is wrong with it: loadline audit verify --data-dir {called}")),
+        }
+    })?;
+    for note in kept.notes() {
+        console.warn(note);
     }
-    let kept = Kept::open(folder).map_err(|error| unreadable(&called, &error))?;
     Ok(History { source: Box::new(kept), called, _temp: None })
+}
+
+/// What only a node makes. Any of it will do: a folder of which something was taken away is just what is to be looked at.
+const OF_A_NODE: [&str; 4] = ["journal", "snapshots", "wal", "identity"];
+
+/// Refuses what is no data folder, with the one that may have been meant.
+pub(crate) fn check_is_data_folder(folder: &Path) -> Result<(), Failed> {
+    let is_one = |folder: &Path| OF_A_NODE.iter().any(|part| folder.join(part).exists());
+    if is_one(folder) {
+        return Ok(());
+    }
+    let called = folder.display();
+    if !folder.is_dir() {
+        return Err(Failed::new(Exit::NotFound, format!("{called} is not there, or not a folder")));
+    }
+    let failed = Failed::new(Exit::NotFound, format!("{called} is not the data folder of a node: it has no journal"));
+    let inner = folder.join("data");
+    Err(if is_one(&inner) { failed.hint(format!("did you mean --data-dir {}?", inner.display())) } else { failed })
 }
 
 fn unreadable(called: &str, error: &SourceError) -> Failed {
@@ -152,6 +174,18 @@ impl History {
         Some(end.saturating_sub(began))
     }
 
+    /// Says of a time after the last entry that it is answered with the end: what happened in between is not known here.
+    pub(crate) fn say_if_later(&self, flag: &str, to: Moment, reached: (u64, Time), console: &mut Console) {
+        let Moment::Time(wanted) = to else { return };
+        let (index, at) = reached;
+        let ends_here = self.source.range().is_none_or(|range| *range.end() <= index);
+        if ends_here && wanted > at {
+            let called = &self.called;
+            console
+                .say(&format!("{flag} {wanted} is after the end of {called}: this is its last entry, {index} ({at})"));
+        }
+    }
+
     /// How many entries there are.
     pub(crate) fn len(&self) -> Option<u64> {
         self.source.range().map(|range| range.end() - range.start() + 1)
@@ -161,7 +195,7 @@ impl History {
 impl From<ReplayError> for Failed {
     fn from(error: ReplayError) -> Failed {
         let exit = match error {
-            ReplayError::NotYet { .. } => Exit::NotFound,
+            ReplayError::NotYet { .. } | ReplayError::Begins { .. } => Exit::NotFound,
             _ => Exit::Failure,
         };
         let failed = Failed::new(exit, with_causes(&error));

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 /// Shorter work needs no bar, and one that only flashes up disturbs.
 const QUIET_FOR: Duration = Duration::from_secs(2);
 
-const COUNTED: &str = "{spinner} {msg} {wide_bar} {human_pos}/{human_len} entries, {per_sec}";
+const COUNTED: &str = "{spinner} {msg} {wide_bar} {human_pos}/{human_len} entries, {rate}";
 const CLUSTERS: &str = "{spinner} {msg} {wide_bar} {human_pos}/{human_len}";
 const BYTES: &str = "{spinner} {msg} {wide_bar} {bytes}/{total_bytes}";
 
@@ -42,19 +42,28 @@ impl Meter {
             return;
         }
         if self.shown != Some(doing) {
-            self.bar.set_draw_target(ProgressDrawTarget::stderr());
-            if let Ok(style) = ProgressStyle::with_template(look) {
+            // What was counted before was something else, at another speed: it is forgotten before it could be drawn in the new look.
+            self.bar.reset();
+            self.bar.set_length(total);
+            if let Ok(style) = style(look) {
                 self.bar.set_style(style);
             }
             self.bar.set_message(doing);
-            // What was counted before was something else, at another speed.
-            self.bar.reset();
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
             self.shown = Some(doing);
         }
         self.bar.set_length(total);
         self.bar.set_position(done);
         self.bar.tick();
     }
+}
+
+/// Whole entries a second: nobody wants to read their fractions.
+fn style(look: &str) -> Result<ProgressStyle, indicatif::style::TemplateError> {
+    let rate = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+        let _ = write!(out, "{:.0}/s", state.per_sec());
+    };
+    Ok(ProgressStyle::with_template(look)?.with_key("rate", rate))
 }
 
 impl Drop for Meter {

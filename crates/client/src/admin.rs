@@ -210,6 +210,7 @@ fn with_options(mut step: Step, options: WriteOptions) -> Step {
         Step::UpdateStrategy(request) => &mut request.options,
         Step::DeleteStrategy(request) => &mut request.options,
         Step::DeleteStrategies(request) => &mut request.options,
+        Step::ExpectUnchanged(request) => &mut request.options,
         Step::CreateSignal(request) => &mut request.options,
         Step::UpdateSignal(request) => &mut request.options,
         Step::DeleteSize(request)
@@ -248,6 +249,12 @@ async fn send_step(channel: Channel, request: Request<Step>) -> Result<Response<
         Step::UpdateStrategy(message) => scaling.update_strategy(put!(message)).await,
         Step::DeleteStrategy(message) => scaling.delete_strategy(put!(message)).await,
         Step::DeleteStrategies(message) => scaling.delete_strategies(put!(message)).await,
+        // It has no call of its own: alone it is of use to nobody but whoever only wants to know.
+        Step::ExpectUnchanged(message) => {
+            let options = message.options.clone();
+            let changes = vec![Change { change: Some(Step::ExpectUnchanged(message)) }];
+            admin.transact(put!(TransactRequest { options, changes })).await
+        }
     }
 }
 

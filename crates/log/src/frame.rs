@@ -227,7 +227,7 @@ pub(crate) fn any_frame(bytes: &[u8], family: Family, segment: u64) -> bool {
     false
 }
 
-fn find_magic(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn find_magic(bytes: &[u8]) -> Option<usize> {
     bytes.windows(MAGIC.len()).position(|window| window == MAGIC)
 }
 

@@ -31,11 +31,11 @@ pub mod snapshot;
 mod wal;
 
 pub use audit_index::{AuditIndex, IndexError};
-pub use disk::{Disk, DiskFile, ModelDisk, OpenError, RealDisk, SharedDisk};
+pub use disk::{Cut, Disk, DiskFile, ModelDisk, OpenError, ReadOnlyDisk, RealDisk, SharedDisk};
 pub use identity::{Identity, IdentityError};
 pub use journal::{
-    Filling, Gap, Journal, JournalError, JournalOptions, JournalRecord, JournalSegment, JournalSummary, pack_records,
-    unpack_records,
+    Filling, Gap, Journal, JournalError, JournalFault, JournalOptions, JournalRecord, JournalSegment, JournalSummary,
+    journal_faults, pack_records, unpack_records,
 };
 pub use program::{is_newer, note_program, noted_program};
 pub use signing::{SigningKey, SigningKeyError};

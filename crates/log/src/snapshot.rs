@@ -115,9 +115,19 @@ impl SnapshotStore {
     /// Opens `snapshots/`, removes what was being written when somebody died, and checks the newest snapshot to the last
     /// byte. From then on those stay that `keep` says, at least the newest one.
     pub fn open(disk: SharedDisk, keep: impl Into<SnapshotsKept>) -> Result<Self, SnapshotError> {
+        let (store, broken) = Self::open_whole(disk, keep)?;
+        broken.into_iter().next().map_or(Ok(store), Err)
+    }
+
+    /// The same, without those that are damaged, and what is wrong with each: for somebody who wants to know that, and who can do with
+    /// an older one.
+    pub fn open_whole(
+        disk: SharedDisk,
+        keep: impl Into<SnapshotsKept>,
+    ) -> Result<(Self, Vec<SnapshotError>), SnapshotError> {
         let keep = keep.into();
         ensure_dir(&*disk, DIR).map_err(io_error("create the folder snapshots/"))?;
-        let mut files = Vec::new();
+        let (mut files, mut broken) = (Vec::new(), Vec::new());
         for name in disk.list(DIR).map_err(io_error("list the folder snapshots/"))? {
             let path = format!("{DIR}/{name}");
             if is_temp_name(&name) {
@@ -125,20 +135,32 @@ impl SnapshotStore {
                 continue;
             }
             if !is_name(&name) {
-                return Err(SnapshotError::ForeignFile { file: path });
+                broken.push(SnapshotError::ForeignFile { file: path });
+                continue;
             }
             let file = disk.open(&path, false).map_err(io_error(format!("open {path}")))?;
-            files.push(SnapshotFile::read(&path, file)?);
+            match SnapshotFile::read(&path, file) {
+                Ok(file) => files.push(file),
+                Err(error @ SnapshotError::Io { .. }) => return Err(error),
+                Err(error) => broken.push(error),
+            }
         }
         // The process before may have died between a rename and the sync of the folder.
         disk.sync_dir(DIR).map_err(io_error("sync the folder snapshots/"))?;
         files.sort_by_key(SnapshotFile::order);
         if let Some(newest) = files.last() {
             // The log may have been purged up to it: an older one could not stand in.
-            newest.check_whole()?;
+            match newest.check_whole() {
+                Ok(()) => {}
+                Err(error @ SnapshotError::Io { .. }) => return Err(error),
+                Err(error) => {
+                    broken.push(error);
+                    files.pop();
+                }
+            }
         }
         let shared = Shared { disk, keep, files: Mutex::new(files), temps: AtomicU64::new(0) };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok((Self { shared: Arc::new(shared) }, broken))
     }
 
     /// The snapshot of the newest state.

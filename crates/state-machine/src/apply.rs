@@ -219,6 +219,7 @@ fn answer(state: &State, command: &Command, events: &[Event]) -> Answer {
         | Command::DropStrategy { .. }
         | Command::DropStrategies { .. }
         | Command::ExpectStrategy { .. }
+        | Command::ExpectUnchanged { .. }
         | Command::SetStrategyState { .. }
         | Command::DeleteActions { .. }
         | Command::PauseCluster { .. }

@@ -5,9 +5,9 @@
 
 use crate::encoding::numbered;
 use crate::{
-    ActionId, Blob, ClusterId, ClusterReport, Collected, Epoch, Hash, NodeNumber, Options, Outcome, PasswordChange,
-    PushedValue, Revision, RulesVersion, ScramVerifier, SignalKind, Span, StrategyId, StrategyKind, StrategyState,
-    TargetName, UsageOn, WakeReason,
+    ActionId, Blob, ClusterId, ClusterReport, Collected, Epoch, Hash, LogIndex, NodeNumber, Options, Outcome,
+    PasswordChange, PushedValue, Revision, RulesVersion, ScramVerifier, SignalKind, Span, StrategyId, StrategyKind,
+    StrategyState, TargetName, UsageOn, WakeReason,
 };
 
 numbered! {
@@ -96,6 +96,9 @@ numbered! {
             expected: Option<StrategyState>,
             state: Option<StrategyState>,
         },
+        /// Changes nothing, and is refused if anything that decides about these targets was changed after this entry: the settings, the sizes,
+        /// the clusters themselves with their pause and override, and the strategies that rule them. These strategies must still be there.
+        56 => ExpectUnchanged { since: LogIndex, targets: Vec<TargetName>, strategies: Vec<StrategyId> },
 
         /// What a collector saw. A sequence that was heard before changes nothing.
         60 => ReportSignals { collector: String, sequence: u64, clusters: Vec<ClusterReport> },

@@ -5,6 +5,7 @@
 use crate::access::authorize::authorize;
 use crate::access::commands as access;
 use crate::configuration::commands::{self as strategies, Changes, Check};
+use crate::configuration::unchanged;
 use crate::configured::{collected, commands as configured};
 use crate::scaling::claims::Claim;
 use crate::scaling::knobs::require_feature;
@@ -103,6 +104,9 @@ pub(crate) fn decide(state: &State, at: Moment, actor: &Actor, command: &Command
             strategies::drop_all(state, target)
         }
         Command::ExpectStrategy { strategy, target, etag } => strategies::expect(state, *strategy, target, *etag),
+        Command::ExpectUnchanged { since, targets, strategies } => {
+            unchanged::expect(state, *since, targets, strategies)
+        }
         Command::SetStrategyState { strategy, cluster, expected, state: wanted } => {
             require_feature(&state.settings)?;
             rows::set_state(state, at, (*strategy, *cluster), expected.as_ref(), wanted.as_ref())

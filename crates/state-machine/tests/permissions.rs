@@ -266,6 +266,10 @@ fn matrix(world: &World) -> Vec<(&'static str, Command)> {
         ("-x+++++", Command::AbandonAction { action: here, reason: reason() }),
         ("-xx++++", Command::AbandonAction { action: there, reason: reason() }),
         ("-++++++", Command::ExpectStrategy { strategy, target: cluster("here"), etag }),
+        (
+            "-++++++",
+            Command::ExpectUnchanged { since: LogIndex(u64::MAX), targets: vec![cluster("there")], strategies: vec![] },
+        ),
         ("-x+++++", forget(id("here"))),
         ("-xx++++", forget(id("there"))),
         ("-x+++++", Command::DeleteActions { cluster: id("here"), numbers: vec![] }),

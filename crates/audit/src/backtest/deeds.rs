@@ -11,7 +11,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use loadline_state_machine::{Action, Brake, ClusterId, Conclusion, Decision, Event, ReplicaSpec, Span, State, Time};
+use loadline_state_machine::{Action, Brake, ClusterId, Decision, Event, ReplicaSpec, Span, State, Time};
+
+use crate::why::why;
 
 /// Something that a run decided or did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,16 +120,6 @@ pub(super) fn deeds_of(state: &State, index: u64, at: Time, events: &[Event], de
         }
     }
     deeds
-}
-
-fn why(decision: &Decision) -> String {
-    let planned = decision.planned.first().map(|planned| format!("{}: {}", planned.by.code(), planned.reason));
-    let said = || decision.stages.last().map(|stage| format!("{}: {}", stage.kind, stage.reason));
-    match planned.or_else(said) {
-        Some(why) => why,
-        None if matches!(decision.conclusion, Conclusion::AsWanted) => "no strategy wants anything".to_owned(),
-        None => decision.conclusion.code().to_owned(),
-    }
 }
 
 /// Where two runs part for the first time.

@@ -272,6 +272,7 @@ fn from_outside(command: &Command) -> Option<Command> {
         // Every entry lets time pass, and a restore that was not finished has changed nothing.
         Command::Tick
         | Command::ExpectStrategy { .. }
+        | Command::ExpectUnchanged { .. }
         | Command::BeginRestore { .. }
         | Command::RestoreChunk { .. }
         | Command::FinishRestore { .. }

@@ -210,6 +210,7 @@ fn assumptions(runs: &Runs<'_>) -> Vec<String> {
              record has not started, after the median of all."
                 .to_owned(),
         );
+        all.extend(sizes.iter().map(learned_size));
     }
     all.push(
         "A crash, a loss or a notice of a replica that the recorded run had made hits the model's replica of that name, or else \
@@ -247,6 +248,20 @@ fn assumptions(runs: &Runs<'_>) -> Vec<String> {
         all.push("The change asks for nothing that was not so already at the beginning of the window.".to_owned());
     }
     all
+}
+
+/// What was learned about a size.
+fn learned_size(learned: &LearnedSize) -> String {
+    let told = |what: &str, millis: Option<u64>, count: u64| match millis {
+        Some(millis) => format!("{what} after {} (median of {count})", Span::from_millis(millis)),
+        None => format!("nobody has seen one {what}"),
+    };
+    let LearnedSize { size, start_up_ms, start_ups, hydration_ms, hydrations } = learned;
+    format!(
+        "Size {size}: {}, {}.",
+        told("ready", *start_up_ms, *start_ups),
+        told("hydrated", *hydration_ms, *hydrations)
+    )
 }
 
 fn calls(runs: &Runs<'_>) -> String {

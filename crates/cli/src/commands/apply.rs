@@ -4,11 +4,11 @@ use std::io::Read as _;
 use std::path::Path;
 
 use loadline_client::v1::resource::Resource as Kept;
-use loadline_client::v1::{Resource, Strategy, WriteResponse, WriteResult};
+use loadline_client::v1::{Resource, Strategy, WriteResponse, WriteResult, change};
 use loadline_client::{Error, Kind, Reading, Writing};
 
-use super::Session;
 use super::write::said;
+use super::{Session, guard};
 use crate::args::FileArgs;
 use crate::exit::{Exit, Failed};
 use crate::manifest::{self, Change, Difference, Found, Manifest, Spec, Step, plan};
@@ -28,12 +28,12 @@ pub(crate) async fn apply(
     let mut tries = 0;
     let (steps, answer) = loop {
         tries += 1;
-        let steps = look(&manifests, if_revision, &session).await?;
-        match send(&manifests, &steps, writing, &session).await {
+        let looked = look(&manifests, if_revision, &session).await?;
+        match send(&manifests, &looked, writing, &session).await {
             // What was read is out of date: read again, and decide again.
             Err(error) if tries < TRIES_MAX && was_outrun(&error) => {}
-            Err(error) => return Err(placed(error, &manifests, &steps)),
-            Ok(answer) => break (steps, answer),
+            Err(error) => return Err(placed(error, &manifests, &looked)),
+            Ok(answer) => break (looked.steps, answer),
         }
     };
     let outcomes = outcomes(steps, answer);
@@ -54,11 +54,11 @@ pub(crate) async fn apply(
 
 pub(crate) async fn diff(args: &FileArgs, session: Session<'_>) -> Result<(), Failed> {
     let manifests = read(args)?;
-    let steps = look(&manifests, None, &session).await?;
+    let looked = look(&manifests, None, &session).await?;
     // A rehearsal, because only the group knows that '7 days' and '168h' are the same, and what it would refuse.
-    let answer = send(&manifests, &steps, Writing::Rehearse, &session).await;
-    let answer = answer.map_err(|error| placed(error, &manifests, &steps))?;
-    let outcomes = outcomes(steps, answer);
+    let answer = send(&manifests, &looked, Writing::Rehearse, &session).await;
+    let answer = answer.map_err(|error| placed(error, &manifests, &looked))?;
+    let outcomes = outcomes(looked.steps, answer);
     let different: Vec<&Outcome> = outcomes.iter().filter(|one| one.change != Change::Unchanged).collect();
     let text: String = match session.format {
         Format::Json => {
@@ -146,17 +146,28 @@ fn read(args: &FileArgs) -> Result<Vec<Manifest>, Failed> {
     Ok(manifests)
 }
 
-/// What is there under each name, and what has to change. Refused where it was changed after the given revision; what is changed
-/// between this look and the write, the etags of the write refuse.
-async fn look(manifests: &[Manifest], if_revision: Option<u64>, session: &Session<'_>) -> Result<Vec<Step>, Failed> {
+/// What has to change, and the condition on which.
+struct Looked {
+    steps: Vec<Step>,
+    condition: Option<change::Change>,
+}
+
+/// What is there under each name, and what has to change. Refused where it, or anything that decides with it, was changed after the given
+/// revision; what is changed between this look and the write, the condition and the etags of the write refuse.
+async fn look(manifests: &[Manifest], if_revision: Option<u64>, session: &Session<'_>) -> Result<Looked, Failed> {
     // Never stale: what is decided here is written.
     let reading = Reading::Linearizable;
-    let strategies: Vec<Strategy> = if manifests.iter().any(|manifest| manifest.kind() == Kind::Strategy) {
+    let mut strategies: Vec<Strategy> = Vec::new();
+    let mut now = 0;
+    if if_revision.is_some() || manifests.iter().any(|manifest| manifest.kind() == Kind::Strategy) {
         let listing = session.client.list(Kind::Strategy, reading).await?;
         let strategy = |kept| if let Kept::Strategy(strategy) = kept { Some(strategy) } else { None };
-        listing.resources.into_iter().filter_map(|it| it.resource).filter_map(strategy).collect()
-    } else {
-        Vec::new()
+        strategies.extend(listing.resources.into_iter().filter_map(|it| it.resource).filter_map(strategy));
+        now = listing.revision;
+    }
+    let condition = match if_revision {
+        Some(since) => Some(guard::condition(manifests, since, &strategies, now, &session.client).await?),
+        None => None,
     };
     let mut steps = Vec::new();
     for manifest in manifests {
@@ -173,6 +184,10 @@ async fn look(manifests: &[Manifest], if_revision: Option<u64>, session: &Sessio
                 },
             },
         };
+        if manifest.alters && found.is_none() {
+            let message = format!("{}: there is no {} to alter", manifest.place, manifest.full_name());
+            return Err(Failed::new(Exit::NotFound, message));
+        }
         let changed_at = found.as_ref().and_then(Found::changed_at);
         if let (Some(seen), Some(changed_at)) = (if_revision, changed_at)
             && changed_at > seen
@@ -180,12 +195,11 @@ async fn look(manifests: &[Manifest], if_revision: Option<u64>, session: &Sessio
             let Manifest { place, .. } = manifest;
             let message =
                 format!("{place}: {} was changed at revision {changed_at}, after {seen}", manifest.full_name());
-            let hint = "nothing was written; look at what has changed, and give its revision";
-            return Err(Failed::new(Exit::Conflict, message).hint(hint));
+            return Err(Failed::new(Exit::Conflict, message).hint(guard::what_to_do(seen)));
         }
         steps.push(plan(manifest, found.as_ref()));
     }
-    Ok(steps)
+    Ok(Looked { steps, condition })
 }
 
 /// The steps that change something, in the order in which they can be done whatever the order in the file.
@@ -203,29 +217,39 @@ struct Answer {
 
 async fn send(
     manifests: &[Manifest],
-    steps: &[Step],
+    looked: &Looked,
     writing: Writing,
     session: &Session<'_>,
 ) -> Result<Option<Answer>, Error> {
+    let Looked { steps, condition } = looked;
     let order = order(manifests, steps);
     if order.is_empty() {
+        // Whoever asks for a condition wants to hear that it does not hold, also where there is nothing to write.
+        if let Some(condition) = condition {
+            session.client.transact(vec![condition.clone()], Writing::Rehearse).await?;
+        }
         return Ok(None);
     }
-    let changes = order.iter().filter_map(|number| steps[*number].request.clone()).collect();
+    let before = usize::from(condition.is_some());
+    let wanted = order.iter().filter_map(|number| steps[*number].request.clone());
+    let changes = condition.clone().into_iter().chain(wanted).collect();
     let WriteResponse { revision, results, .. } = session.client.transact(changes, writing).await?;
-    Ok(Some(Answer { revision, results: order.into_iter().zip(results).collect() }))
+    Ok(Some(Answer { revision, results: order.into_iter().zip(results.into_iter().skip(before)).collect() }))
 }
 
 /// The refusal of one step in the words of the file.
-fn placed(error: Error, manifests: &[Manifest], steps: &[Step]) -> Failed {
-    let order = order(manifests, steps);
+fn placed(error: Error, manifests: &[Manifest], looked: &Looked) -> Failed {
+    let order = order(manifests, &looked.steps);
+    let before = usize::from(looked.condition.is_some());
     let step = error.refusal().and_then(|refusal| {
         let given = refusal.metadata.get("change").and_then(|number| number.parse::<usize>().ok());
         // Of one change alone it need not be said which.
-        let ordinal = given.or_else(|| (order.len() == 1 && !refusal.fields.is_empty()).then_some(0))?;
-        order.get(ordinal).map(|number| (ordinal, *number))
+        let alone = before == 0 && order.len() == 1 && !refusal.fields.is_empty();
+        let ordinal = given.or_else(|| alone.then_some(0))?;
+        order.get(ordinal.checked_sub(before)?).map(|number| (ordinal, *number))
     });
     let mut failed = Failed::from(error);
+    failed.message = failed.message.trim_start_matches("changes[0]: ").to_owned();
     if let Some((ordinal, number)) = step {
         let message = failed.message.trim_start_matches(&format!("changes[{ordinal}]: "));
         // The fields of the request are not those of the file, and the message says what is wrong.

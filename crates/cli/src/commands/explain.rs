@@ -26,6 +26,12 @@ pub(crate) async fn explain(args: &ExplainArgs, session: Session<'_>) -> Result<
         Some(Moment::Time(time)) => Some(ExplainAt::TimeMs(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))),
     };
     let answer = session.client.explain(&name, at, session.reading).await?;
+    if let Some(Moment::Time(wanted)) = args.at
+        && i64::try_from(wanted.as_millis()).is_ok_and(|wanted| wanted > jiff::Timestamp::now().as_millisecond())
+    {
+        let revision = answer.revision;
+        session.console.say(&format!("--at {wanted} has not come yet: this is how it is now, at revision {revision}"));
+    }
     show(&name, &answer, session.format, session.console)
 }
 
@@ -33,12 +39,13 @@ pub(crate) async fn explain(args: &ExplainArgs, session: Session<'_>) -> Result<
 pub(crate) fn offline(args: &ExplainArgs, format: Format, console: &mut Console) -> Result<(), Failed> {
     let name = name(&args.words)?;
     let wanted: ResourceName = name.parse().map_err(|_| usage())?;
-    let history = args.history.open()?;
+    let history = args.history.open(console)?;
     let to = args.at.unwrap_or(Moment::End);
     let start = history.start(to, false)?;
     let mut bar = Entries::start("replaying", history.expected(&start, to), console.watched);
     let state = replay(&*history.source, start, to, |_| bar.one())?.state;
     drop(bar);
+    history.say_if_later("--at", to, (state.applied().0, state.now()), console);
     let mut bar = Entries::start("looking through it", history.len(), console.watched);
     let failed = |error: TrailError| {
         let exit = match error {

@@ -8,6 +8,7 @@ mod config;
 mod explain;
 mod get;
 mod get_sql;
+pub(crate) mod guard;
 pub(crate) mod load;
 mod raft;
 mod replica;
@@ -76,7 +77,7 @@ pub(crate) fn run(cli: Cli, hooks: &Hooks, console: &mut Console) -> Result<(), 
         Verb::Backtest(args) => {
             let shown = backtest::Shown::of(&global)?;
             match args.history.is_given() {
-                true => backtest::run(&args, &args.history.open()?, &actor(&global), shown, console),
+                true => backtest::run(&args, &args.history.open(console)?, &actor(&global), shown, console),
                 false => with_group(Verb::Backtest(args), &global, console),
             }
         }

@@ -31,7 +31,7 @@ pub(crate) struct WhatIfArgs {
 /// On the state at the end of a history.
 pub(crate) fn at_rest(args: &WhatIfArgs, actor: &str, format: Format, console: &mut Console) -> Result<(), Failed> {
     let (change, name) = read_change(&args.filename)?;
-    let history = args.history.open()?;
+    let history = args.history.open(console)?;
     let start = history.start(Moment::End, true)?;
     let expected = history.expected(&start, Moment::End).unwrap_or(0);
     let mut meter = Meter::start(console.watched);
@@ -99,7 +99,8 @@ fn show(
     let rows: Vec<Row> = different.iter().map(Row::of).collect();
     console.data(&list(format, "clusters", Some(index.0), &rows)?)?;
     let count = rows.len();
-    console.say(&format!("{count} of {clusters} clusters would decide differently at revision {index} ({at})"));
+    let of = if clusters == 1 { "1 cluster".to_owned() } else { format!("{clusters} clusters") };
+    console.say(&format!("{count} of {of} would decide differently at revision {index} ({at})"));
     if rows.is_empty() { Ok(()) } else { Err(Failed::quietly(Exit::Failure)) }
 }
 
@@ -147,6 +148,8 @@ struct OutlookView {
     conclusion: &'static str,
     brakes: Vec<&'static str>,
     reasons: Vec<ReasonView>,
+    /// In one line.
+    why: String,
     /// With the strategies in dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     dry_run_desired: Option<Vec<SpecView>>,
@@ -199,6 +202,7 @@ impl OutlookView {
             conclusion: outlook.conclusion.code(),
             brakes: outlook.brakes.iter().map(|held| held.brake.code()).collect(),
             reasons: outlook.reasons.iter().map(reason).collect(),
+            why: outlook.why.clone(),
             dry_run_desired: outlook.shadow.as_deref().map(specs),
         }
     }
@@ -243,11 +247,7 @@ impl View for Row {
             let steps = outlook.iter().flat_map(|outlook| &outlook.planned).map(|planned| planned.step.as_str());
             steps.collect::<Vec<_>>().join(", ")
         };
-        let reason = self.after.as_ref().map(|after| match (after.planned.first(), after.reasons.last()) {
-            (Some(planned), _) => format!("{}: {}", planned.strategy, planned.text),
-            (None, Some(last)) => format!("{}: {}", last.strategy, last.text),
-            (None, None) => String::new(),
-        });
+        let reason = self.after.as_ref().map(|after| after.why.clone());
         vec![
             self.cluster.clone(),
             desired(&self.before).unwrap_or_default(),

@@ -28,6 +28,8 @@ pub(crate) struct Manifest {
     /// Empty for a strategy, which is known by its type and its target.
     pub(crate) name: String,
     pub(crate) spec: Spec,
+    /// It must be there: only what is said about it changes.
+    pub(crate) alters: bool,
     /// `document 2 (cluster 'demo')`, for whoever has to find it.
     pub(crate) place: String,
 }
@@ -247,7 +249,7 @@ fn manifest(place: &str, object: &Map<String, Value>) -> Result<Manifest, (Strin
         Spec::Strategy(strategy) => place.replace("(strategy)", &format!("({})", strategy.about())),
         _ => place,
     };
-    Ok(Manifest { name, spec, place })
+    Ok(Manifest { name, spec, alters: false, place })
 }
 
 /// The id of a strategy may be there, as `get -o yaml` prints it. It says nothing: another group gave it.

@@ -1,8 +1,8 @@
 //! Manifests as SQL: what `apply -f file.sql` and `diff -f file.sql` read.
 //!
 //! The statements say what is to be there: a cluster or a strategy that is there already is compared, not refused, and an
-//! option that is not named goes back to its default, as in every other file. What only makes sense once (`DROP`, `ALTER ...
-//! RENAME`) is for `loadline sql`.
+//! option that is not named goes back to its default, as in every other file. `ALTER` says of something that is there only what is to be different:
+//! what it does not name stays. What only makes sense once (`DROP`, `ALTER ... RENAME`) is for `loadline sql`.
 
 use loadline_client::v1::strategy_target::Target;
 use loadline_sql::statement::{CreateSignal, StrategyKind, StrategyOption, TargetName, Value as Written};
@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 use super::{Manifest, SignalSpec, Spec, StrategySpec, Wrong, signal, strategy};
 use crate::exit::Failed;
 
-const WANTED: &str = "write CREATE CLUSTER, CREATE SIGNAL, CREATE SCALING STRATEGY or ALTER SYSTEM SET; other statements are run with \
-                      loadline sql -f";
+const WANTED: &str = "write CREATE CLUSTER, CREATE SIGNAL, CREATE SCALING STRATEGY, ALTER SCALING STRATEGY, ALTER CLUSTER ... SET or \
+                      ALTER SYSTEM SET; other statements are run with loadline sql -f";
 
 /// True if this is SQL and not YAML or JSON: it begins with the word of a statement.
 pub(crate) fn is_sql(text: &str) -> bool {
@@ -33,7 +33,8 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Manifest>, Failed> {
         let line = line_of(text, parsed.position);
         let failed = |message: String| Failed::usage(format!("line {line}: {message}"));
         let Some((name, spec)) = wanted(parsed).map_err(failed)? else { continue };
-        let mut manifest = Manifest { name, spec, place: String::new() };
+        let alters = matches!(parsed.statement, Statement::AlterStrategy(_) | Statement::PlaceCluster { .. });
+        let mut manifest = Manifest { name, spec, alters, place: String::new() };
         if manifests.iter().any(|other| other.full_name() == manifest.full_name()) {
             return Err(failed(format!("{} is there twice", manifest.full_name())));
         }
@@ -74,6 +75,15 @@ fn wanted(parsed: &Parsed) -> Result<Option<(String, Spec)>, String> {
         Statement::CreateStrategy(create) => {
             (String::new(), Spec::Strategy(strategy(create.kind, target(&create.target), &create.options)?))
         }
+        Statement::AlterStrategy(alter) => {
+            let options =
+                strategy::changed_options(alter.kind, &options(&alter.options)).map_err(|wrong| said(&wrong))?;
+            let target = target(&alter.target);
+            (String::new(), Spec::Strategy(StrategySpec { kind: alter.kind, target, options, rest_stays: true }))
+        }
+        Statement::PlaceCluster { name, backend } => {
+            (name.clone(), Spec::Cluster { backend: Some(backend.clone().unwrap_or_default()) })
+        }
         Statement::CreateSignal(create) => (create.name.clone(), Spec::Signal(signal(create)?)),
         Statement::Write(_)
         | Statement::CreateReplica(_)
@@ -110,18 +120,24 @@ fn said(wrong: &Wrong) -> String {
 }
 
 fn strategy(kind: StrategyKind, target: Target, written: &[StrategyOption]) -> Result<StrategySpec, String> {
+    let options = strategy::options(kind, Some(&options(written))).map_err(|wrong| said(&wrong))?;
+    Ok(StrategySpec { kind, target, options, rest_stays: false })
+}
+
+fn options(written: &[StrategyOption]) -> Value {
     let value = |value: &Written| match value {
         Written::Bool(value) => Value::Bool(*value),
         other => Value::String(other.as_text()),
     };
     let given: Map<String, Value> =
         written.iter().map(|option| (option.name.to_owned(), value(&option.value))).collect();
-    let options = strategy::options(kind, Some(&Value::Object(given))).map_err(|wrong| said(&wrong))?;
-    Ok(StrategySpec { kind, target, options })
+    Value::Object(given)
 }
 
 #[cfg(test)]
 mod tests {
+    use loadline_client::v1;
+
     use super::*;
 
     #[test]
@@ -143,6 +159,29 @@ mod tests {
             strategy.options.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
         assert_eq!(options, [("dry_run", "true"), ("idle_after_s", "1800")]);
         assert_eq!(manifests[0].spec, Spec::Setting { value: "true".to_owned() });
+    }
+
+    #[test]
+    fn what_is_altered_must_be_there_and_only_what_is_named_changes() {
+        let text = "ALTER SCALING STRATEGY FOR ALL CLUSTERS TYPE IDLE SUSPEND UPDATE (IDLE AFTER = '10m');";
+        assert!(is_sql(text));
+        let manifests = parse(text).expect("a manifest");
+        let Spec::Strategy(strategy) = &manifests[0].spec else { panic!("{manifests:?}") };
+        assert!(manifests[0].alters && strategy.rest_stays);
+        let there = v1::Strategy {
+            options: [("idle_after_s", "1800"), ("cooldown_s", "60")]
+                .map(|(key, value)| (key.into(), value.into()))
+                .into(),
+            ..v1::Strategy::default()
+        };
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(strategy.differences(Some(&there)), [("idle_after_s".to_owned(), text("1800"), text("600"))]);
+        // Not even what every strategy of this type must have.
+        let size = parse("ALTER SCALING STRATEGY FOR CLUSTER a TYPE TARGET SIZE UPDATE (COOLDOWN = '1m')")
+            .expect("a manifest");
+        assert!(matches!(&size[0].spec, Spec::Strategy(it) if it.options.len() == 1), "{size:?}");
+        let moved = parse("ALTER CLUSTER a SET (BACKEND = 'other')").expect("a manifest");
+        assert_eq!((moved[0].alters, &moved[0].spec), (true, &Spec::Cluster { backend: text("other") }));
     }
 
     #[track_caller]

@@ -23,6 +23,8 @@ pub(crate) struct StrategySpec {
     pub(crate) target: Target,
     /// By the key under which each is stored, as it is stored.
     pub(crate) options: BTreeMap<String, String>,
+    /// What is not among them stays as it is.
+    pub(crate) rest_stays: bool,
 }
 
 impl StrategySpec {
@@ -47,6 +49,7 @@ impl StrategySpec {
         let keys: std::collections::BTreeSet<&String> = now.keys().chain(self.options.keys()).collect();
         keys.into_iter()
             .filter(|key| key.as_str() != CONFIG_VERSION_KEY)
+            .filter(|key| !self.rest_stays || self.options.contains_key(*key))
             .map(|key| (key.clone(), now.get(key).cloned(), self.options.get(key).cloned()))
             .filter(|(_, now, wanted)| now != wanted)
             .collect()
@@ -98,7 +101,7 @@ pub(super) fn read(spec: &Map<String, Value>) -> Result<StrategySpec, Wrong> {
     };
     let target = target(spec.get("target"))?;
     let options = options(kind, spec.get("options"))?;
-    Ok(StrategySpec { kind, target, options })
+    Ok(StrategySpec { kind, target, options, rest_stays: false })
 }
 
 pub(super) fn target(given: Option<&Value>) -> Result<Target, Wrong> {
@@ -124,7 +127,20 @@ pub(super) fn target(given: Option<&Value>) -> Result<Target, Wrong> {
     }
 }
 
+/// All the options that a strategy is to have. They must mean something together.
 pub(super) fn options(kind: StrategyKind, given: Option<&Value>) -> Result<BTreeMap<String, String>, Wrong> {
+    let (options, written) = written(kind, given)?;
+    check(kind, &options, &written)?;
+    Ok(stored(&options))
+}
+
+/// Those that change. What they mean with those that stay, the group says.
+pub(super) fn changed_options(kind: StrategyKind, given: &Value) -> Result<BTreeMap<String, String>, Wrong> {
+    Ok(stored(&written(kind, Some(given))?.0))
+}
+
+/// What is written, as it is stored, and under which name each was written.
+fn written(kind: StrategyKind, given: Option<&Value>) -> Result<(Options, BTreeMap<String, String>), Wrong> {
     let empty = Map::new();
     let fields = match given {
         None | Some(Value::Null) => &empty,
@@ -132,7 +148,7 @@ pub(super) fn options(kind: StrategyKind, given: Option<&Value>) -> Result<BTree
         Some(other) => return Err(Wrong::at("spec.options", format!("{other} must hold options and their values"))),
     };
     let mut options = Options::default();
-    let mut written: BTreeMap<String, &str> = BTreeMap::new();
+    let mut written: BTreeMap<String, String> = BTreeMap::new();
     for (name, value) in fields {
         let field = format!("spec.options.{name}");
         let text = match value {
@@ -154,17 +170,26 @@ pub(super) fn options(kind: StrategyKind, given: Option<&Value>) -> Result<BTree
             let hint = did_you_mean(name, names.iter().map(String::as_str));
             return Err(Wrong::at(field, format!("{kind} has no such option{hint} (there are {})", names.join(", "))));
         };
-        if let Some(other) = written.insert(known.key.to_owned(), name) {
+        if let Some(other) = written.insert(known.key.to_owned(), name.clone()) {
             return Err(Wrong::at(field, format!("'{other}' and '{name}' are the same option: write it once")));
         }
         let read = known.parse(&text).unwrap_or(OptionValue::Text(text));
         options.set(known.key, read);
     }
-    if let Err(problem) = Configuration::read(kind, &options) {
+    Ok((options, written))
+}
+
+fn stored(options: &Options) -> BTreeMap<String, String> {
+    options.iter().map(|(key, value)| (key.to_owned(), value.to_string())).collect()
+}
+
+/// Whether they mean something together.
+fn check(kind: StrategyKind, options: &Options, written: &BTreeMap<String, String>) -> Result<(), Wrong> {
+    if let Err(problem) = Configuration::read(kind, options) {
         let key = problem.option();
         let expected = option_definition(kind, key).map(|known| format!("; write {}", known.kind.expected()));
         let field = written.get(key).map_or_else(|| "spec.options".to_owned(), |name| format!("spec.options.{name}"));
         return Err(Wrong::at(field, format!("{problem}{}", expected.unwrap_or_default())));
     }
-    Ok(options.iter().map(|(key, value)| (key.to_owned(), value.to_string())).collect())
+    Ok(())
 }

@@ -7,6 +7,7 @@ pub(crate) mod idle;
 pub(crate) mod nodes;
 pub(crate) mod resources;
 pub(crate) mod scaling;
+pub(crate) mod seen;
 pub(crate) mod signals;
 mod table;
 

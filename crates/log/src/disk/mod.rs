@@ -1,7 +1,8 @@
 //! What the rest of the crate may ask of a disk, and nothing more.
 //!
 //! [`RealDisk`] is a folder of the operating system. [`ModelDisk`] lives in memory and forgets, at a power cut, whatever
-//! nobody synced. Code above this trait cannot tell them apart; that is the point.
+//! nobody synced. Code above this trait cannot tell them apart; that is the point. Nor can it tell [`ReadOnlyDisk`], which
+//! leaves the folder as it is.
 //!
 //! The rules that code above relies on are those of [`ModelDisk`], the stricter of the two:
 //! - bytes are durable only after [`DiskFile::sync_data`] (or `sync_all`) returned `Ok`;
@@ -12,6 +13,7 @@
 
 mod below;
 mod model;
+mod read_only;
 mod real;
 #[cfg(test)]
 mod tests;
@@ -20,6 +22,7 @@ use std::{fmt, io, sync::Arc};
 
 pub(crate) use below::Below;
 pub use model::{ModelDisk, SyncHold};
+pub use read_only::{Cut, ReadOnlyDisk};
 pub use real::{Holder, OpenError, RealDisk};
 
 /// A disk that several parts of one node share.

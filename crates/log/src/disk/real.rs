@@ -12,7 +12,7 @@ use super::{Disk, DiskFile};
 
 /// The file that is locked. The lock belongs to the open file, so the kernel releases it when the process dies, however
 /// it dies; what is left in the file afterwards is only the pid of the last holder.
-const LOCK_FILE: &str = "lock";
+pub(super) const LOCK_FILE: &str = "lock";
 
 /// Why a data folder could not be taken.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +21,8 @@ pub enum OpenError {
     CreateFolder { path: PathBuf, source: io::Error },
     #[error("cannot open the lock file {path}")]
     LockFile { path: PathBuf, source: io::Error },
+    #[error("cannot read the folder {path}")]
+    ReadFolder { path: PathBuf, source: io::Error },
     #[error("the data folder {path} is in use by {holder}; stop that one first, or give this node a folder of its own")]
     InUse { path: PathBuf, holder: Holder },
 }
@@ -81,12 +83,57 @@ impl RealDisk {
     }
 
     fn path(&self, path: &str) -> io::Result<PathBuf> {
-        // Paths come from our own code, but some are built from file names; none may lead out of the folder.
-        if Path::new(path).components().any(|part| !matches!(part, Component::Normal(_))) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{path:?} leads out of the data folder")));
-        }
-        Ok(self.root.join(path))
+        inside(&self.root, path)
     }
+}
+
+/// The path of something in the folder. Paths come from our own code, but some are built from file names; none may lead out.
+pub(super) fn inside(root: &Path, path: &str) -> io::Result<PathBuf> {
+    if Path::new(path).components().any(|part| !matches!(part, Component::Normal(_))) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{path:?} leads out of the data folder")));
+    }
+    Ok(root.join(path))
+}
+
+/// The names in a folder, sorted.
+pub(super) fn names(dir: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let not_text = |name: OsString| io::Error::other(format!("the file name {name:?} is not UTF-8"));
+        names.push(entry?.file_name().into_string().map_err(not_text)?);
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Bytes that a folder occupies.
+pub(super) fn used_below(dir: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        // A file that vanishes while we count (a purged segment) counts nothing.
+        match entry.metadata() {
+            Ok(meta) if meta.is_dir() => bytes += used_below(&entry.path())?,
+            Ok(meta) => bytes += meta.blocks() * 512,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
+}
+
+/// Fills as much as there is.
+pub(super) fn read_whole_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        match file.read_at(&mut buf[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(got) => done += got,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
 }
 
 /// Creates the folder and makes its name durable, and the names of its parents that did not exist either.
@@ -120,13 +167,7 @@ impl Disk for RealDisk {
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(self.path(dir)?)? {
-            let not_text = |name: OsString| io::Error::other(format!("the file name {name:?} is not UTF-8"));
-            names.push(entry?.file_name().into_string().map_err(not_text)?);
-        }
-        names.sort_unstable();
-        Ok(names)
+        names(&self.path(dir)?)
     }
 
     fn exists(&self, path: &str) -> io::Result<bool> {
@@ -159,21 +200,7 @@ impl Disk for RealDisk {
     }
 
     fn used_bytes(&self) -> io::Result<u64> {
-        fn below(dir: &Path) -> io::Result<u64> {
-            let mut bytes = 0;
-            for entry in fs::read_dir(dir)? {
-                let entry = entry?;
-                // A file that vanishes while we count (a purged segment) counts nothing.
-                match entry.metadata() {
-                    Ok(meta) if meta.is_dir() => bytes += below(&entry.path())?,
-                    Ok(meta) => bytes += meta.blocks() * 512,
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(bytes)
-        }
-        below(&self.root)
+        used_below(&self.root)
     }
 }
 
@@ -182,16 +209,7 @@ struct RealFile(File);
 
 impl DiskFile for RealFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut done = 0;
-        while done < buf.len() {
-            match self.0.read_at(&mut buf[done..], offset + done as u64) {
-                Ok(0) => break,
-                Ok(got) => done += got,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(done)
+        read_whole_at(&self.0, buf, offset)
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {

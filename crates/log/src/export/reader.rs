@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     encoding::{Fields, Malformed},
-    frame::{Family, Frame, HEADER_BYTES, NoFrame, frame_at},
+    frame::{Family, Frame, HEADER_BYTES, MAGIC, NoFrame, frame_at},
     journal::{
         JournalRecord,
         format::{self, BlockHead},
@@ -323,6 +323,10 @@ impl Scan<'_> {
             };
             return Ok(Fault { entries: missing, offset, what });
         }
+        if self.ends_within(offset) {
+            let what = "the file ends in the middle of what is here".to_owned();
+            return Ok(Fault { entries: missing, offset, what });
+        }
         // What follows it, if it says how long it is, tells which entries it held.
         let after = self.frame_after(offset).map_err(io_error("read the export"))?;
         let what = "the bytes here are not as they were written: the checksum is wrong".to_owned();
@@ -334,6 +338,19 @@ impl Scan<'_> {
             _ => missing,
         };
         Ok(Fault { entries, offset, what })
+    }
+
+    /// Whether what begins here begins as a frame does, and is longer than the rest of the file.
+    fn ends_within(&self, offset: u64) -> bool {
+        let left = self.bytes.saturating_sub(offset);
+        let mut header = [0; HEADER_BYTES];
+        let there = usize::try_from(left).unwrap_or(usize::MAX).min(HEADER_BYTES);
+        if self.file.read_exact_at(&mut header[..there], offset).is_err() {
+            return false;
+        }
+        let begins = MAGIC.iter().zip(&header[..there]).all(|(right, found)| right == found);
+        let length = u64::from(u32::from_le_bytes([header[8], header[9], header[10], header[11]]));
+        begins && (there < HEADER_BYTES || length > left - HEADER_BYTES as u64)
     }
 
     /// What the frame is that would come after a damaged one.

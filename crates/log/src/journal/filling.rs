@@ -47,7 +47,7 @@ pub struct Filling {
     part: Journal,
 }
 
-fn name(first: u64, last: u64) -> String {
+pub(super) fn name(first: u64, last: u64) -> String {
     format!("{DIR}/{first:0DIGITS$}-{last:0DIGITS$}")
 }
 
@@ -66,6 +66,14 @@ fn parts(disk: &SharedDisk) -> Result<Vec<RangeInclusive<u64>>, JournalError> {
     let names = disk.list(DIR).map_err(io_error("list the folder filled/"))?;
     let parsed = |name: String| parse_name(&name).ok_or(JournalError::ForeignFile { file: format!("{DIR}/{name}") });
     names.into_iter().map(parsed).collect()
+}
+
+/// The same of a folder that may never have had a gap.
+pub(super) fn all_parts(disk: &SharedDisk) -> Result<Vec<RangeInclusive<u64>>, JournalError> {
+    match disk.exists(DIR).map_err(io_error("look for the folder filled/"))? {
+        true => parts(disk),
+        false => Ok(Vec::new()),
+    }
 }
 
 impl Journal {

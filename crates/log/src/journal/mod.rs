@@ -5,12 +5,13 @@
 //! the tail here and the log still has it.
 //!
 //! - [`format`]: the bytes · [`writer`]: blocks and segments · [`read`]: finding and unpacking blocks
-//! - [`recovery`]: opening after a crash, checking the whole
+//! - [`recovery`]: opening after a crash · [`examine`]: checking the whole
 //!
 //! - [`retention`]: letting the oldest segments go · [`filling`]: what was fetched of what it lacks
 //!
 //! Not here: what entries, events and keys mean; and when to let something go.
 
+mod examine;
 mod filling;
 pub(crate) mod format;
 mod read;
@@ -28,15 +29,16 @@ use std::{
 
 use bytes::Bytes;
 
+pub use self::{
+    examine::{JournalFault, journal_faults},
+    filling::{Filling, Gap},
+    retention::JournalSegment,
+};
 use self::{
     filling::Filled,
     format::{BlockPlace, Hash, Packer},
     read::{Block, BlockCache, Located},
     writer::Mark,
-};
-pub use self::{
-    filling::{Filling, Gap},
-    retention::JournalSegment,
 };
 use crate::{
     HOW_TO_RECOVER,
@@ -377,7 +379,7 @@ impl Journal {
             + inner.current.as_ref().map_or(0, |current| current.len)
     }
 
-    /// Records from `from` on, up to the end or the next gap: at least one if there is any, then as many as fit into
+    /// Records from `from` on, up to the end, the next gap or the next damage: at least one if there is any, then as many as fit into
     /// `bytes_max`. Behind the end there are none; where the journal has none, [`JournalError::Missing`] says where it
     /// goes on.
     pub fn read(&self, from: u64, bytes_max: usize) -> Result<Vec<JournalRecord>, JournalError> {
@@ -391,6 +393,8 @@ impl Journal {
                 Located::Block(block) => match self.shared.cache.records(&block) {
                     // It was let go just now.
                     Err(JournalError::Io { source, .. }) if is_gone(&source) && !self.has(next) => continue,
+                    // What is before the damage is as good as ever; whoever asks for the rest is told.
+                    Err(JournalError::Damaged { .. }) if !found.is_empty() => return Ok(found),
                     records => records?,
                 },
                 Located::Nowhere { next: written } => match self.filled_at(next) {
@@ -452,7 +456,11 @@ impl Journal {
         let (disk, number) = (inner.disk.clone(), inner.number);
         let end = inner.current.as_ref().map(|current| current.len);
         drop(inner);
-        let mut summary = recovery::verify(&*disk, number, end)?;
+        let examined = examine::examine(&*disk, Some(number), end)?;
+        if let Some(fault) = examined.faults.into_iter().next() {
+            return Err(fault.into());
+        }
+        let mut summary = examined.summary;
         // Not in the head of the loop: the lock would be held until its end, and all of this is read meanwhile.
         let parts = lock(&self.shared.filled).clone();
         for filled in parts {

@@ -1,13 +1,13 @@
-//! Opening the journal after a crash, and checking all of it.
+//! Opening the journal after a crash.
 //!
 //! Sealed segments are taken at the word of their head, index and seal: opening must not take longer with every year of
-//! history. Their blocks are checked when they are read, and by [`verify`]. The last segment is walked like the
+//! history. Their blocks are checked when they are read, and by [`super::examine`]. The last segment is walked like the
 //! write-ahead log's: a torn tail that nobody was promised is cut, any other damage is an error.
 
 use std::sync::Arc;
 
 use super::{
-    Current, Inner, JournalError, JournalOptions, JournalSummary, SealedSegment, SegmentFile,
+    Current, Inner, JournalError, JournalOptions, SealedSegment, SegmentFile,
     format::{self, BlockHead, BlockPlace, Hash, Head, Packer, SEAL_BYTES, Seal},
     io_error,
     read::Block,
@@ -244,7 +244,13 @@ fn unknown(path: &str, offset: usize, kind: u16) -> JournalError {
 }
 
 /// Whether a head follows on from what came before it.
-fn follows(head: &Head, frame_link: u32, chain: Hash, link: u32, last: Option<(u64, Hash)>) -> Result<(), Malformed> {
+pub(super) fn follows(
+    head: &Head,
+    frame_link: u32,
+    chain: Hash,
+    link: u32,
+    last: Option<(u64, Hash)>,
+) -> Result<(), Malformed> {
     if head.chain != chain || frame_link != link {
         return Err(Malformed("the segment is not chained to the one before it"));
     }
@@ -256,7 +262,7 @@ fn follows(head: &Head, frame_link: u32, chain: Hash, link: u32, last: Option<(u
 }
 
 /// Whether a block follows on, and where it is.
-fn block(frame: &Frame<'_>, chain: Hash, last: Option<u64>) -> Result<(BlockHead, BlockPlace), Malformed> {
+pub(super) fn block(frame: &Frame<'_>, chain: Hash, last: Option<u64>) -> Result<(BlockHead, BlockPlace), Malformed> {
     let head = BlockHead::decode(&mut Fields(frame.body))?;
     if head.chain != chain {
         return Err(Malformed("the block is not chained to the one before it"));
@@ -272,64 +278,4 @@ fn block(frame: &Frame<'_>, chain: Hash, last: Option<u64>) -> Result<(BlockHead
         bytes: u32::try_from(frame.end() - frame.offset).map_err(too_large)?,
     };
     Ok((head, place))
-}
-
-/// Reads and checks every segment up to `newest`, of which, if it is not sealed, only the first `end` bytes count.
-pub(super) fn verify(disk: &dyn Disk, newest: u64, end: Option<u64>) -> Result<JournalSummary, JournalError> {
-    let mut summary = JournalSummary::default();
-    let mut chain = Hash::default();
-    let mut link = None;
-    let mut last: Option<(u64, Hash)> = None;
-    for number in segment_numbers(disk)?.into_iter().filter(|number| *number <= newest) {
-        let path = format::path(number);
-        let file = disk.open(&path, false).map_err(io_error(format!("open {path}")))?;
-        let mut bytes = read_all(&*file).map_err(io_error(format!("read {path}")))?;
-        if let Some(end) = end.filter(|_| number == newest) {
-            bytes.truncate(usize::try_from(end).unwrap_or(usize::MAX));
-        }
-        let damaged =
-            |offset: usize, what: String| JournalError::Damaged { file: path.clone(), offset: offset as u64, what };
-        let mut walk = Walk::new(&bytes, Family::Journal, number, link);
-        let mut sealed = false;
-        while let Some(frame) = next_frame(&mut walk, &path)? {
-            let malformed = |error: Malformed| damaged(frame.offset, error.to_string());
-            match frame.kind {
-                format::HEAD if frame.offset == 0 => {
-                    let head = Head::decode(frame.body).map_err(malformed)?;
-                    if let Some(link) = link {
-                        follows(&head, frame.link, chain, link, last).map_err(malformed)?;
-                    }
-                    summary.gaps += u64::from(head.gap);
-                    chain = format::hash(frame.body);
-                    last = head.base;
-                }
-                format::BLOCK => {
-                    let (head, _) = block(&frame, chain, last.map(|(index, _)| index)).map_err(malformed)?;
-                    format::unpack(frame.body).map_err(malformed)?;
-                    chain = format::hash(frame.body);
-                    last = Some((head.last(), head.last_hash));
-                    summary.blocks += 1;
-                    summary.records += u64::from(head.count);
-                }
-                format::MARK | format::INDEX => {}
-                format::SEAL => {
-                    let seal = Seal::decode(frame.body).map_err(malformed)?;
-                    if seal.chain != chain || seal.last != last {
-                        return Err(malformed(Malformed("the seal does not say what the segment adds up to")));
-                    }
-                    sealed = true;
-                }
-                kind => return Err(unknown(&path, frame.offset, kind)),
-            }
-        }
-        if walk.offset != bytes.len() {
-            return Err(damaged(walk.offset, "there is no valid frame".to_owned()));
-        }
-        if !sealed && number != newest {
-            return Err(damaged(walk.offset, "it has no seal, and another segment follows it".to_owned()));
-        }
-        link = walk.link;
-        summary.segments += 1;
-    }
-    Ok(summary)
 }

@@ -33,7 +33,11 @@ use self::{
     segment::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN},
     writer::{Change, Writer},
 };
-use crate::{HOW_TO_RECOVER, disk::SharedDisk, lock};
+use crate::{
+    HOW_TO_RECOVER,
+    disk::{Disk, SharedDisk},
+    lock,
+};
 
 /// Payloads above this are refused before anything is written. Far above what the edges let in; it keeps a segment, whose
 /// offsets are u32, from overflowing.
@@ -148,6 +152,13 @@ pub struct WalState {
     pub purged: Option<LogPosition>,
     pub vote: Option<StoredVote>,
     pub committed: Option<LogPosition>,
+}
+
+impl WalState {
+    /// What the log in a folder says that it remembers. The folder must have had one.
+    pub fn of(disk: &dyn Disk) -> Result<Self, WalError> {
+        recovery::recover(disk, 0, true).map(|recovered| recovered.tail.written)
+    }
 }
 
 /// Why a log could not be opened.

@@ -72,7 +72,7 @@ pub(crate) fn authorize(state: &State, at: Moment, actor: &Actor, command: &Comm
         | Command::DropStrategies { target } => asked.usage_on_target(target),
 
         // It changes nothing, and whoever can log in may know what strategies there are.
-        Command::ExpectStrategy { .. } => Ok(()),
+        Command::ExpectStrategy { .. } | Command::ExpectUnchanged { .. } => Ok(()),
         Command::SetStrategyState { cluster, .. } | Command::DeleteActions { cluster, .. } => asked.usage(*cluster),
 
         Command::PauseCluster { cluster, .. }

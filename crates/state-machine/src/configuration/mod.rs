@@ -6,7 +6,7 @@
 //! - [`schedule`]: options that change with the time of day.
 //! - [`tracking`]: what is particular to those that follow signals. [`decimal`]: numbers without floats.
 //! - [`stored`]: the strategies there are, and which of them rules a cluster.
-//! - [`commands`]: how they are created, changed and dropped.
+//! - [`commands`]: how they are created, changed and dropped. [`unchanged`]: whether all of it is as somebody saw it.
 //!
 //! Not here: what a strategy decides (`strategies`).
 
@@ -17,6 +17,7 @@ pub(crate) mod options;
 pub(crate) mod schedule;
 pub(crate) mod stored;
 pub(crate) mod tracking;
+pub(crate) mod unchanged;
 
 use std::fmt;
 use std::str::FromStr;

@@ -21,6 +21,9 @@ use crate::strategies::desired::{Alteration, Change, ReplicaSpec};
 use crate::strategies::reason::ChangesAt;
 use crate::{Cluster, ClusterId, OperationId, Revision, Span, State, Time};
 
+/// The setting that stops everything.
+const SWITCH: &str = "auto_scaling_enabled";
+
 /// Why a cluster is as it is, right now.
 #[derive(Clone, Debug)]
 pub struct Explanation {
@@ -30,6 +33,8 @@ pub struct Explanation {
     /// The latest that was recorded.
     pub recorded: Option<Decision>,
     pub pause: Option<Pause>,
+    /// Nothing is begun anywhere: the kill switch is off.
+    pub switched_off: bool,
     pub operation: Option<Operation>,
     /// Those of the operation that are not settled.
     pub actions: Vec<Action>,
@@ -57,6 +62,7 @@ impl State {
             now,
             recorded: record.decision.as_ref().and_then(|kept| kept.read().ok()),
             pause: record.pause.as_deref().cloned(),
+            switched_off: !self.settings.knobs().acting,
             actions: live.filter_map(|action| self.action(action).cloned()).collect(),
             operation,
             asked: record.asked.clone(),
@@ -114,6 +120,10 @@ impl Explanation {
     pub fn said(&self) -> Vec<Said> {
         let Cluster { name, id, .. } = &self.cluster;
         let mut said = vec![Said::new(Topic::Cluster, name, format!("cluster {name} ({id}) at {}", self.now.at))];
+        if self.switched_off {
+            let text = "auto-scaling is switched off for all clusters: auto_scaling_enabled is false";
+            said.push(Said::new(Topic::Switch, SWITCH, text));
+        }
         if let Some(pause) = &self.pause {
             let until = pause.expires_at.map(|at| format!(" until {at}")).unwrap_or_default();
             let text = format!("paused since {}{until}: {}", pause.since, pause.reason);

@@ -10,6 +10,8 @@ use crate::Time;
 pub enum Topic {
     /// The cluster that is explained.
     Cluster,
+    /// The one that stops everything, where it is off.
+    Switch,
     Pause,
     Override,
     Idle,
@@ -37,6 +39,7 @@ impl Topic {
     pub fn code(self) -> &'static str {
         match self {
             Self::Cluster => "cluster",
+            Self::Switch => "switch",
             Self::Pause => "pause",
             Self::Override => "override",
             Self::Idle => "idle",

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::configuration::{ConfigurationProblem, StrategyKind};
-use crate::{ActionId, ClusterId, Epoch, Field, Hash, OperationId, RejectionClass, StrategyId, Time};
+use crate::{
+    ActionId, ClusterId, Epoch, Field, Hash, LogIndex, OperationId, RejectionClass, ResourceName, StrategyId, Time,
+};
 
 /// New reasons go at the end: the place is the number in stored receipts.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
@@ -101,6 +103,17 @@ pub enum ScalingRejection {
         "cluster {cluster} has no replica, never had one and no strategy names a size: say of which size they should be"
     )]
     SizeNeeded { cluster: String },
+    #[error("{resource} {}, and revision {since} was looked at", when_changed(.changed))]
+    ChangedSince {
+        resource: ResourceName,
+        since: LogIndex,
+        /// Nothing: it is gone.
+        changed: Option<LogIndex>,
+    },
+}
+
+fn when_changed(changed: &Option<LogIndex>) -> String {
+    changed.map_or("is gone".to_owned(), |changed| format!("was changed at revision {changed}"))
 }
 
 /// Where an action is called, and the hash of all that its call says.
@@ -160,6 +173,7 @@ impl ScalingRejection {
             Self::NameReserved { .. } => "NAME_RESERVED",
             Self::NotSuspendable { .. } => "NOT_SUSPENDABLE",
             Self::SizeNeeded { .. } => "SIZE_NEEDED",
+            Self::ChangedSince { .. } => "CHANGED_SINCE",
         }
     }
 
@@ -171,7 +185,7 @@ impl ScalingRejection {
             | Self::InvalidState { .. }
             | Self::NameReserved { .. } => RejectionClass::Invalid,
             Self::ReplicaExists { .. } => RejectionClass::AlreadyExists,
-            Self::StateChanged { .. } => RejectionClass::EtagMismatch,
+            Self::StateChanged { .. } | Self::ChangedSince { .. } => RejectionClass::EtagMismatch,
             Self::StrategyNotFound { .. } | Self::ActionNotFound { .. } | Self::ReplicaNotFound { .. } => {
                 RejectionClass::NotFound
             }
@@ -232,7 +246,7 @@ impl ScalingRejection {
             }
             Self::ParametersDiffer { .. } => Some(Field::Parameters),
             Self::NoBackend { .. } | Self::OtherBackend { .. } | Self::OperationUnderWay { .. } => Some(Field::Backend),
-            Self::FeatureOff | Self::NoEpoch | Self::KillSwitchOff => None,
+            Self::FeatureOff | Self::NoEpoch | Self::KillSwitchOff | Self::ChangedSince { .. } => None,
         }
     }
 
@@ -310,6 +324,11 @@ impl ScalingRejection {
                 vec![("cluster", cluster.clone()), ("replica", replica.clone())]
             }
             Self::NameReserved { replica } => vec![("replica", replica.clone())],
+            Self::ChangedSince { resource, since, changed } => vec![
+                ("resource", resource.to_string()),
+                ("since", since.to_string()),
+                ("changed", changed.map(|changed| changed.to_string()).unwrap_or_default()),
+            ],
             Self::RateLimited { action, until } => {
                 vec![("action", action.to_string()), ("until_ms", until.as_millis().to_string())]
             }

@@ -9,7 +9,7 @@
 //! forget s5.0 about demo; remember s5.0 about demo failed 25cc; also: suspended r1 25cc; delete actions of demo 1 2
 //! create replica mine 25cc on demo; drop replica mine on demo if exists
 //! wake demo webhook; override demo "a big day" min=3 for=2h size=25cc; clear override demo; suggest NAME to VALUE
-//! expect strategy s5.0 for demo etag=5.0
+//! expect strategy s5.0 for demo etag=5.0; expect unchanged since 6 for demo; expect unchanged since 6 and strategy s5.0 for all
 //! approve waiting; reject waiting "too dear"; pause demo "maintenance" for=10m; resume demo
 //! ```
 
@@ -117,6 +117,14 @@ pub fn command(state: &State, text: &str, plain: &[&str], named: &BTreeMap<&str,
         },
         ["expect", "strategy", id, "for", rest @ ..] => {
             Command::ExpectStrategy { strategy: read(id), target: target(rest).0, etag: etag.expect("an etag") }
+        }
+        ["expect", "unchanged", "since", since, "for", rest @ ..] => {
+            let (since, targets, strategies) = (LogIndex(read(since)), vec![target(rest).0], Vec::new());
+            Command::ExpectUnchanged { since, targets, strategies }
+        }
+        ["expect", "unchanged", "since", since, "and", "strategy", id, "for", rest @ ..] => {
+            let (since, targets, strategies) = (LogIndex(read(since)), vec![target(rest).0], vec![read(id)]);
+            Command::ExpectUnchanged { since, targets, strategies }
         }
         ["forget", strategy, "about", cluster, how @ ..] => {
             let known = remembered(state, strategy, cluster).filter(|_| how != ["blindly"]);

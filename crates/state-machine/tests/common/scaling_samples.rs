@@ -7,8 +7,9 @@ use loadline_state_machine::{
     Field, Gone, Hash, Heard, Held, HeldProfile, Hydration, IdleRecord, LogIndex, Memory, Metric, NodeNumber, Noted,
     Notice, NoticeKind, Observation, Operation, OperationEnd, OperationId, OperationKind, Options, Origin, Outcome,
     Override, Panic, Pause, Planned, Progress, Reason, Recommended, Replica, ReplicaLife, ReplicaSpec, Report,
-    ReportReceipt, RestoredKnowledge, ResumeReason, Revision, ScalingRejection, Seen, Shadow, Signals, Span, Stage,
-    Step, Strategy, StrategyId, StrategyKind, StrategyState, Target, TargetName, Time, Unit, Wake, WakeReason, Woke,
+    ReportReceipt, ResourceName, RestoredKnowledge, ResumeReason, Revision, ScalingRejection, Seen, Shadow, Signals,
+    Span, Stage, Step, Strategy, StrategyId, StrategyKind, StrategyState, Target, TargetName, Time, Unit, Wake,
+    WakeReason, Woke,
 };
 
 use super::{NOON, revision, samples};
@@ -122,6 +123,11 @@ pub fn commands() -> Vec<Command> {
         Command::AbandonAction { action: action_id(), reason: "never mind".to_owned() },
         Command::DeleteActions { cluster: cluster(), numbers: vec![3, 4, 9] },
         Command::ExpectStrategy { strategy: strategy_id(), target: TargetName::Cluster(name()), etag: at(301, 0) },
+        Command::ExpectUnchanged {
+            since: LogIndex(301),
+            targets: vec![TargetName::Cluster(name()), TargetName::Pattern("d%".into()), TargetName::All],
+            strategies: vec![strategy_id()],
+        },
         Command::SetStrategyState {
             strategy: strategy_id(),
             cluster: cluster(),
@@ -565,6 +571,11 @@ pub fn rejections() -> Vec<ScalingRejection> {
         ScalingRejection::NameReserved { replica: text("mine_auto") },
         ScalingRejection::NotSuspendable { cluster: text("demo") },
         ScalingRejection::SizeNeeded { cluster: text("demo") },
+        ScalingRejection::ChangedSince {
+            resource: ResourceName::strategy(strategy_id()),
+            since: LogIndex(300),
+            changed: Some(LogIndex(301)),
+        },
     ]
 }
 

@@ -72,6 +72,7 @@ macro_rules! conversations {
 }
 
 conversations! {
+    a_change_is_made_only_if_what_decides_is_as_it_was_seen,
     a_cluster_is_woken_by_hand_and_kept_awake,
     a_wake_comes_between_two_replicas_of_a_scale_down,
     what_is_suspended_is_checkpointed_first_where_that_can_be,

@@ -19,6 +19,7 @@ pub(crate) fn diff(args: &DiffArgs, history: &History, format: Format, console: 
     drop(bar);
     let (from, to) = (&difference.from, &difference.to);
     console.say(&format!("from index {} ({}) to index {} ({})", from.index, time(from.at), to.index, time(to.at)));
+    history.say_if_later("B", args.to, (to.index, to.at), console);
     if difference.changes.is_empty() && matches!(format, Format::Table | Format::Wide) {
         console.say("nothing changed");
     }

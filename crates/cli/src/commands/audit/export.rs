@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use loadline_audit::Moment;
 use loadline_client::HistoryRange;
 use loadline_log::export::Export;
 use loadline_state_machine::Hash;
@@ -19,6 +20,14 @@ pub(crate) async fn export(args: &ExportArgs, session: Session<'_>) -> Result<()
     if path.exists() && !args.overwrite {
         return Err(Failed::new(Exit::Conflict, format!("{} is there already", path.display()))
             .hint("choose another name, or add --overwrite"));
+    }
+    let backwards = match (args.from, args.to) {
+        (Some(Moment::Index(from)), Some(Moment::Index(to))) => from > to,
+        (Some(Moment::Time(from)), Some(Moment::Time(to))) => from > to,
+        _ => false,
+    };
+    if backwards {
+        return Err(Failed::usage("--to is before --from").hint("the earlier moment comes first"));
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let unwritable =

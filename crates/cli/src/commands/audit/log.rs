@@ -1,7 +1,7 @@
 //! `audit log`: what happened and who did it, the newest first, from a running group or from a history at rest.
 
 use loadline_audit::search::{Kind, Wanted, search};
-use loadline_audit::{Scanned, Trail, TrailError, TrailNames, with_causes};
+use loadline_audit::{Scanned, Trail, TrailError, TrailNames, beginning, with_causes};
 use loadline_client::HistoryQuery;
 use loadline_client::v1::{HistoryGap, HistoryRow};
 use loadline_sql::tables::EventRow;
@@ -41,20 +41,23 @@ pub(super) fn at_rest(
     console: &mut Console,
 ) -> Result<(), Failed> {
     let kinds = kinds(args)?;
-    let history = args.history.open()?;
+    let history = args.history.open(console)?;
     let mut bar = Entries::start("looking through it", history.len(), console.watched);
     let index = Scanned::read(&*history.source, || bar.one()).map_err(failed)?;
     drop(bar);
     let trail = Trail { source: &*history.source, index: &index };
+    let before = beginning(&*history.source).map_err(failed)?;
     let cluster = match &args.cluster {
         None => None,
         Some(name) => {
             let missing = || Failed::new(Exit::NotFound, format!("this history tells of no cluster {name}"));
-            Some(trail.cluster_named(name, None).map_err(failed)?.ok_or_else(missing)?)
+            let told = trail.cluster_named(name, None).map_err(failed)?;
+            let there = || before.as_ref()?.cluster(name).map(|cluster| cluster.id);
+            Some(told.or_else(there).ok_or_else(missing)?)
         }
     };
     let wanted = Wanted { cluster, actor, kinds, since: args.since, until: args.until };
-    let names = TrailNames::new(trail, None);
+    let names = TrailNames::new(trail, None).beginning_with(before.as_ref());
     let count = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let (mut rows, mut before) = (Vec::new(), None);
     loop {
@@ -86,6 +89,11 @@ fn millis(time: Time) -> i64 {
 
 /// A slip of the finger is found before anybody is asked.
 fn kinds(args: &LogArgs) -> Result<Vec<Kind>, Failed> {
+    if let (Some(since), Some(until)) = (args.since, args.until)
+        && since > until
+    {
+        return Err(Failed::usage("--until is before --since").hint("the earlier moment comes first"));
+    }
     let read = |text: &String| {
         Kind::read(text).map_err(|error| Failed::usage(format!("{error}{}", did_you_mean(text, Kind::names()))))
     };

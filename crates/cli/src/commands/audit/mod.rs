@@ -29,8 +29,8 @@ pub(crate) fn at_rest(what: &AuditVerb, global: &Global, console: &mut Console) 
     }
     match what {
         AuditVerb::Verify(args) => verify::at_rest(args, format, console),
-        AuditVerb::Replay(args) => replay::replay(args, &args.history.open()?, format, console),
-        AuditVerb::Diff(args) => diff::diff(args, &args.history.open()?, format, console),
+        AuditVerb::Replay(args) => replay::replay(args, &args.history.open(console)?, format, console),
+        AuditVerb::Diff(args) => diff::diff(args, &args.history.open(console)?, format, console),
         AuditVerb::Log(args) => log::at_rest(args, super::named_actor(global), format, console),
         AuditVerb::Export(_) => Err(Failed::usage("an export is made by a running node")),
     }

@@ -17,7 +17,8 @@ use crate::history::History;
 use crate::meter::Entries;
 use crate::noun::Noun;
 use crate::output::resources::ResourceView;
-use crate::output::{Format, json_line, pretty, yaml_documents};
+use crate::output::seen::{ReplicaView, ReportView};
+use crate::output::{Format, json_line, list, pretty, yaml_documents};
 use crate::text::show_time;
 
 pub(crate) fn replay(
@@ -36,12 +37,13 @@ pub(crate) fn replay(
     let sum = bar.sum();
     drop(bar);
     head(&replayed.state, history, console);
+    history.say_if_later("--to", args.to, (replayed.state.applied().0, replayed.state.now()), console);
     console.say(&format!("{sum}; every hash is the one that the history has"));
     console.data(&shown(&replayed.state, history, &kinds, format)?)
 }
 
 /// What is wrong with what is asked for, before anything is read.
-pub(super) fn check_for(args: &ReplayArgs, format: Format) -> Result<Vec<Kind>, Failed> {
+pub(super) fn check_for(args: &ReplayArgs, format: Format) -> Result<Vec<Shown>, Failed> {
     let kinds = kinds(&args.kinds)?;
     if format == Format::Csv && kinds.len() != 1 {
         return Err(Failed::usage(
@@ -64,17 +66,62 @@ fn head(state: &State, history: &History, console: &mut Console) {
     console.say(&format!("{}: index {}, time {time}, hash {}", history.called, state.applied(), state.hash()));
 }
 
-fn kinds(words: &[String]) -> Result<Vec<Kind>, Failed> {
-    let all = ResourceKind::ALL.iter().map(|kind| kind.plural());
+/// A type of thing that a state has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    Resource(Kind),
+    /// What was seen of clusters. A running group has it in its tables, and no verb.
+    Replicas,
+    Reports,
+}
+
+impl Shown {
+    fn plural(self) -> &'static str {
+        match self {
+            Shown::Resource(kind) => kind.plural(),
+            Shown::Replicas => "replicas",
+            Shown::Reports => "reports",
+        }
+    }
+}
+
+fn kinds(words: &[String]) -> Result<Vec<Shown>, Failed> {
+    let all = ResourceKind::ALL.iter().map(|kind| kind.plural()).chain(["replicas", "reports"]);
     let wanted: Vec<&str> = match words {
         [] => all.collect(),
         words => words.iter().map(String::as_str).collect(),
     };
-    let kind = |word: &str| match word.parse::<Noun>()? {
-        Noun::Resource(kind) => Ok(kind),
-        Noun::Node => Err(Failed::usage("nodes are no part of a history: see loadline get nodes")),
+    let kind = |word: &str| match word {
+        "replica" | "replicas" => Ok(Shown::Replicas),
+        "report" | "reports" => Ok(Shown::Reports),
+        word => match word.parse::<Noun>()? {
+            Noun::Resource(kind) => Ok(Shown::Resource(kind)),
+            Noun::Node => Err(Failed::usage("nodes are no part of a history: see loadline get nodes")),
+        },
     };
     wanted.into_iter().map(kind).collect()
+}
+
+fn value<V: serde::Serialize>(views: &[V]) -> Result<Value, Failed> {
+    serde_json::to_value(views).map_err(|error| Failed::new(Exit::Failure, error.to_string()))
+}
+
+fn values(state: &State, shown: Shown) -> Result<Value, Failed> {
+    match shown {
+        Shown::Resource(kind) => value(&views(state, kind)),
+        Shown::Replicas => value(&ReplicaView::all(state)),
+        Shown::Reports => value(&ReportView::all(state)),
+    }
+}
+
+/// In a format that takes one type after the other.
+fn listed(state: &State, shown: Shown, format: Format) -> Result<String, Failed> {
+    let revision = state.applied().0;
+    match shown {
+        Shown::Resource(kind) => show(kind, views(state, kind), revision, false, format),
+        Shown::Replicas => list(format, shown.plural(), Some(revision), &ReplicaView::all(state)),
+        Shown::Reports => list(format, shown.plural(), Some(revision), &ReportView::all(state)),
+    }
 }
 
 /// Every resource of a kind, as `get` shows it.
@@ -84,27 +131,21 @@ fn views(state: &State, kind: Kind) -> Vec<ResourceView> {
     rows.into_iter().filter_map(|(_, resource)| ResourceView::of(resource)).collect()
 }
 
-fn shown(state: &State, history: &History, kinds: &[Kind], format: Format) -> Result<String, Failed> {
-    let revision = state.applied().0;
+fn shown(state: &State, history: &History, kinds: &[Shown], format: Format) -> Result<String, Failed> {
     match format {
         Format::Json | Format::Yaml => {
             let mut whole = facts(state, history);
             for kind in kinds {
-                let views = views(state, *kind);
-                let value =
-                    serde_json::to_value(&views).map_err(|error| Failed::new(Exit::Failure, error.to_string()))?;
-                whole.insert(kind.plural().to_owned(), value);
+                whole.insert(kind.plural().to_owned(), values(state, *kind)?);
             }
             let whole = Value::Object(whole);
             if format == Format::Json { pretty(&whole) } else { yaml_documents(&[whole]) }
         }
-        Format::Jsonl | Format::Name | Format::Csv => {
-            kinds.iter().map(|kind| show(*kind, views(state, *kind), revision, false, format)).collect()
-        }
+        Format::Jsonl | Format::Name | Format::Csv => kinds.iter().map(|kind| listed(state, *kind, format)).collect(),
         Format::Table | Format::Wide | Format::Sql => {
             let mut text = String::new();
             for kind in kinds {
-                let table = show(*kind, views(state, *kind), revision, false, format)?;
+                let table = listed(state, *kind, format)?;
                 if kinds.len() == 1 {
                     return Ok(table);
                 }
@@ -161,6 +202,7 @@ fn to_db(
     temp.as_file().sync_all().map_err(unwritable)?;
     temp.persist(path).map_err(|error| unwritable(error.error))?;
     head(&replayed.state, history, console);
+    history.say_if_later("--to", to, (replayed.state.applied().0, replayed.state.now()), console);
     console.say(&format!("{sum}; every hash is the one that the history has"));
     let file = path.display().to_string();
     match format {

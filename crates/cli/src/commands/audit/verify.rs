@@ -13,6 +13,7 @@ use crate::commands::Session;
 use crate::commands::status::node_views;
 use crate::console::Console;
 use crate::exit::{Exit, Failed};
+use crate::history::check_is_data_folder;
 use crate::meter::Meter;
 use crate::output::{Column, Format, View, one};
 
@@ -24,12 +25,7 @@ pub(crate) fn at_rest(args: &VerifyArgs, format: Format, console: &mut Console) 
             if args.public_key.is_some() {
                 return Err(Failed::usage("--public-key is for exports: a data folder is not signed"));
             }
-            if !folder.join("journal").is_dir() {
-                return Err(Failed::new(
-                    Exit::NotFound,
-                    format!("{} is not a data folder of a node", folder.display()),
-                ));
-            }
+            check_is_data_folder(folder)?;
             let mut meter = Meter::start(console.watched);
             let verdict = verify_folder(folder, |progress| show(&mut meter, progress));
             drop(meter);
@@ -58,10 +54,23 @@ pub(crate) async fn running(args: &VerifyArgs, session: Session<'_>) -> Result<(
     let mut temp = tempfile::NamedTempFile::new()?;
     let range = HistoryRange { from: None, to: None, reading: session.reading };
     fetch(&client, &range, temp.as_file_mut(), session.console.watched).await?;
+    let shown = match shown {
+        Some(shown) => Some(shown),
+        None => key_of_maker(temp.path(), &session).await?,
+    };
     // What the node says now is what it must have signed with.
     let shown = shown.as_deref().and_then(|key| parse_public_key(key).ok());
     let of = names.first().map_or("the history", String::as_str);
     check_file(temp.path(), of, args.public_key.or(shown), session.format, session.console)
+}
+
+/// The key that the node shows which says that it made the file. Whoever answers makes it, so that is known only now.
+async fn key_of_maker(path: &Path, session: &Session<'_>) -> Result<Option<String>, Failed> {
+    // What is wrong with the file is said by whoever checks it.
+    let Ok(export) = loadline_log::export::Export::open(path) else { return Ok(None) };
+    let maker = export.head().node_name.clone();
+    let (views, _) = node_views(&[], session).await?;
+    Ok(views.into_iter().find(|view| view.name.as_ref() == Some(&maker)).and_then(|view| view.public_key))
 }
 
 fn check_file(
@@ -120,6 +129,8 @@ struct VerdictView {
     version: Option<String>,
     public_key: Option<String>,
     findings: Vec<FindingView>,
+    /// What is not wrong, and good to know.
+    notes: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -161,6 +172,7 @@ impl VerdictView {
             version: head.map(|head| head.version.clone()),
             public_key: head.map(|head| hex(&head.public_key)),
             findings: verdict.findings.iter().map(FindingView::of).collect(),
+            notes: verdict.notes.clone(),
         }
     }
 
@@ -192,6 +204,9 @@ impl VerdictView {
             if let Some(value) = value {
                 line(name, value);
             }
+        }
+        for note in &self.notes {
+            line("note", note);
         }
         text
     }

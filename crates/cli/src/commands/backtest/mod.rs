@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use loadline_audit::backtest::{BacktestError, Bound, Phase, Trial, backtest};
-use loadline_audit::{Change, with_causes};
+use loadline_audit::{Change, Moment, with_causes};
 use loadline_state_machine::{Span, Time};
 
 use super::Session;
@@ -100,6 +100,14 @@ pub(crate) fn run(
     });
     drop(meter);
     let tried = tried.map_err(|error| failed(error, &name, &history.called))?;
+    if let Some(Bound::At(until)) = args.until {
+        history.say_if_later(
+            "--until",
+            Moment::Time(until),
+            (tried.window.last_index, Time::from_millis(tried.window.to_ms)),
+            console,
+        );
+    }
     console.data(&shown::shown(&tried, shown)?)?;
     if tried.is_different() { Err(Failed::quietly(Exit::Failure)) } else { Ok(()) }
 }

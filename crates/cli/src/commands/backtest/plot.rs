@@ -70,6 +70,12 @@ fn panel(svg: &mut String, top: f64, title: &str, lines: &Lines, axis: &Axis) {
         top + (1.0 - share) * PANEL_HEIGHT
     };
     let _ = writeln!(svg, "<text x=\"{LEFT}\" y=\"{}\" font-weight=\"bold\">{}</text>", top - 10.0, escaped(title));
+    let _ = writeln!(
+        svg,
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"end\" font-size=\"10\">time in UTC</text>",
+        LEFT + PANEL_WIDTH,
+        top - 10.0
+    );
     for value in (0..=steps).map(|number| number * step) {
         let (at, right) = (y(value), LEFT + PANEL_WIDTH);
         let _ = writeln!(

@@ -145,7 +145,8 @@ fn window(tried: &Backtest) -> String {
     let window = &tried.window;
     let (from, to) = (Time::from_millis(window.from_ms), Time::from_millis(window.to_ms));
     let (first, last, entries, clusters) = (window.first_index, window.last_index, window.entries, window.clusters);
-    format!("{from} to {to}: {entries} entries ({first} to {last}), {clusters} clusters")
+    let clusters = if clusters == 1 { "1 cluster".to_owned() } else { format!("{clusters} clusters") };
+    format!("{from} to {to}: {entries} entries ({first} to {last}), {clusters}")
 }
 
 /// What the figures alone do not say.
@@ -160,15 +161,25 @@ fn findings(tried: &Backtest) -> Vec<String> {
         ));
     } else {
         lines.push(format!(
-            "model: without a change it differs from the record on {} clusters; {} of {} recorded actions are matched",
-            fidelity.clusters_different, fidelity.matched_actions, fidelity.recorded_actions
+            "model: without a change it differs from the record on {}; {} of {} recorded actions are matched",
+            if fidelity.clusters_different == 1 {
+                "1 cluster".to_owned()
+            } else {
+                format!("{} clusters", fidelity.clusters_different)
+            },
+            fidelity.matched_actions,
+            fidelity.recorded_actions
         ));
         lines.extend(fidelity.first_difference.iter().flat_map(|first| parting(first, "recorded", "model")));
         lines.extend(fidelity.reasons.iter().map(|reason| format!("  why: {reason}")));
     }
     match &tried.effect {
         Some(effect) if effect.different => {
-            lines.push(format!("change: {} clusters decide or act differently", effect.clusters_different));
+            let who = match effect.clusters_different {
+                1 => "1 cluster decides or acts".to_owned(),
+                count => format!("{count} clusters decide or act"),
+            };
+            lines.push(format!("change: {who} differently"));
             lines.extend(effect.first_difference.iter().flat_map(|first| parting(first, "without", "with")));
         }
         Some(_) => lines.push("change: nothing is decided or done differently".to_owned()),

@@ -1,0 +1,82 @@
+//! Why a decision came out as it did, in one line.
+
+use loadline_state_machine::{Conclusion, Decision, Stage};
+
+/// Of the first step that is planned; else of the strategy that decided. What held it comes first where something did.
+pub(crate) fn why(decision: &Decision) -> String {
+    let planned = decision.planned.first().map(|planned| format!("{}: {}", planned.by.code(), planned.reason));
+    let said = || deciding(&decision.stages).map(|stage| format!("{}: {}", stage.kind, stage.reason));
+    let wanted = planned.or_else(said);
+    let held: Vec<&str> = match decision.conclusion {
+        Conclusion::Held | Conclusion::Suppressed => decision.brakes.iter().map(|held| held.brake.text()).collect(),
+        _ => Vec::new(),
+    };
+    match (held.is_empty(), wanted) {
+        (false, Some(wanted)) => format!("{} ({wanted})", held.join(", ")),
+        (false, None) => held.join(", "),
+        (true, Some(wanted)) => wanted,
+        (true, None) if matches!(decision.conclusion, Conclusion::AsWanted) => "no strategy wants anything".to_owned(),
+        (true, None) => decision.conclusion.code().to_owned(),
+    }
+}
+
+/// The strategy that waits to change something; else the last that changed something; else the one with the last word. One that comes later in the
+/// chain and leaves everything as it is has decided nothing.
+fn deciding(stages: &[Stage]) -> Option<&Stage> {
+    let waits = stages.iter().rev().find(|stage| !stage.held_back.is_empty());
+    waits.or_else(|| stages.iter().rev().find(|stage| !stage.changes.is_empty())).or(stages.last())
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_state_machine::{
+        Actor, Command, Entry, LogIndex, NodeNumber, OptionValue, Request, Sealed, Span, State, StrategyKind,
+        TargetName, Time, apply,
+    };
+
+    use super::*;
+
+    fn state(commands: Vec<Command>) -> State {
+        let mut state = State::new();
+        for (index, command) in (1..).zip(commands) {
+            let actor = Actor::node("loadline", "n1");
+            let requests = vec![Request { actor, request_id: None, commands: vec![command] }];
+            let sealed = Sealed::seal(Entry { stamped_at: Time::from_millis(1_794_830_400_000), requests });
+            let applied = apply(&mut state, LogIndex(index), &sealed);
+            assert!(applied.receipts[0].result.is_ok(), "{applied:?}");
+        }
+        state
+    }
+
+    fn set(name: &str, value: &str) -> Command {
+        Command::SetSetting { name: name.into(), value: value.into(), etag: None }
+    }
+
+    #[test]
+    fn what_held_it_comes_first_and_a_strategy_that_changed_nothing_is_not_named() {
+        let strategy = |kind, options: &[(&str, OptionValue)]| Command::CreateStrategy {
+            target: TargetName::Cluster("demo".into()),
+            kind,
+            options: options.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
+            if_not_exists: false,
+            unchecked: false,
+        };
+        let price_micros_per_hour = 1;
+        let mut commands = vec![
+            Command::FoundGroup { nodes: 1 },
+            Command::AnnounceLeader { node: NodeNumber(1), term: 1 },
+            Command::CreateSize { name: "25cc".into(), rank: None, slots: 1, price_micros_per_hour },
+            set("enable_auto_scaling", "true"),
+            set("default_backend", "local"),
+            Command::CreateCluster { name: "demo".into() },
+            Command::PauseCluster { cluster: "demo".into(), reason: "x".into(), expires_in: Some(Span::from_hours(1)) },
+            strategy(StrategyKind::TargetSize, &[("size", OptionValue::Text("25cc".into()))]),
+        ];
+        commands.push(strategy(StrategyKind::IdleSuspend, &[("idle_after_s", OptionValue::Number(600))]));
+        let state = state(commands);
+        let decision = state.would_decide(state.cluster("demo").unwrap().id).unwrap();
+        assert_eq!(decision.stages.last().unwrap().kind, StrategyKind::IdleSuspend);
+        let told = why(&decision);
+        assert!(told.starts_with("the cluster is paused (target_size: "), "{told}");
+    }
+}

@@ -1,0 +1,135 @@
+//! `apply --if-revision`: nothing is written if what decides is not as it was at the revision that somebody has looked at.
+//!
+//! What was changed is found by the group itself, in the transaction that writes: a change that comes in between is found, too. What was taken
+//! away leaves nothing in the state that could be compared, so the history is asked for it before; strategies that are there now must still
+//! be there when it is written.
+//!
+//! Not found is only a pause or an override that ends in the moment between the two.
+
+use std::collections::BTreeSet;
+
+use loadline_client::v1::strategy_target::Target;
+use loadline_client::v1::{self, Strategy, change};
+use loadline_client::{Client, HistoryQuery, Reading};
+
+use crate::exit::{Exit, Failed};
+use crate::manifest::{Manifest, Spec};
+
+/// What is not there any more after one of these.
+const GONE: [&str; 7] = [
+    "StrategyDropped",
+    "ClusterDropped",
+    "ClusterRenamed",
+    "ClusterResumed",
+    "OverrideEnded",
+    "SizeDropped",
+    "RestoreFinished",
+];
+
+/// More things that went away than anybody looks through.
+const ROWS_MAX: usize = 10_000;
+
+/// About which clusters a file decides.
+struct Decided {
+    clusters: BTreeSet<String>,
+    /// Clusters that nobody has named, by a pattern, or because a setting or a size is for all.
+    others: BTreeSet<Other>,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Other {
+    Like(String),
+    All,
+}
+
+impl Decided {
+    fn by(manifests: &[Manifest]) -> Decided {
+        let mut decided = Decided { clusters: BTreeSet::new(), others: BTreeSet::new() };
+        for manifest in manifests {
+            match &manifest.spec {
+                Spec::Cluster { .. } => drop(decided.clusters.insert(manifest.name.clone())),
+                Spec::Size { .. } | Spec::Setting { .. } => drop(decided.others.insert(Other::All)),
+                Spec::Strategy(strategy) => decided.add(&strategy.target),
+                Spec::Signal(signal) => decided.add(&signal.target),
+            }
+        }
+        decided
+    }
+
+    fn add(&mut self, target: &Target) {
+        match target {
+            Target::Cluster(name) => drop(self.clusters.insert(name.clone())),
+            Target::Pattern(pattern) => drop(self.others.insert(Other::Like(pattern.clone()))),
+            Target::All(_) => drop(self.others.insert(Other::All)),
+        }
+    }
+
+    fn targets(&self) -> Vec<v1::StrategyTarget> {
+        let clusters = self.clusters.iter().map(|name| Target::Cluster(name.clone()));
+        let others = self.others.iter().map(|other| match other {
+            Other::Like(pattern) => Target::Pattern(pattern.clone()),
+            Other::All => Target::All(true),
+        });
+        clusters.chain(others).map(|target| v1::StrategyTarget { target: Some(target) }).collect()
+    }
+
+    /// Whether something that went away may have decided. What is about no cluster may have been about any.
+    fn is_concerned(&self, row: &v1::HistoryRow) -> bool {
+        let resource = row.resource.split_once('/').filter(|(kind, _)| *kind == "clusters").map(|(_, name)| name);
+        let named: Vec<&str> =
+            [row.cluster.as_str()].into_iter().filter(|name| !name.is_empty()).chain(resource).collect();
+        !self.others.is_empty() || named.is_empty() || named.iter().any(|name| self.clusters.contains(*name))
+    }
+
+    /// The strategies that can rule what it decides about.
+    fn ruled_by<'a>(&self, strategies: &'a [Strategy]) -> Vec<&'a Strategy> {
+        let may_rule = |strategy: &&Strategy| match strategy.target.as_ref().and_then(|target| target.target.as_ref()) {
+            Some(Target::Cluster(name)) => !self.others.is_empty() || self.clusters.contains(name),
+            _ => true,
+        };
+        strategies.iter().filter(may_rule).collect()
+    }
+}
+
+/// The condition that goes first in the transaction. `strategies` are those that there are, at revision `now`.
+pub(super) async fn condition(
+    manifests: &[Manifest],
+    since: u64,
+    strategies: &[Strategy],
+    now: u64,
+    client: &Client,
+) -> Result<change::Change, Failed> {
+    if since > now {
+        return Err(Failed::usage(format!("--if-revision {since}: the group is at revision {now}"))
+            .hint("give the revision that whatif, diff or get has shown"));
+    }
+    let decided = Decided::by(manifests);
+    let query = HistoryQuery { kinds: GONE.map(str::to_owned).to_vec(), ..HistoryQuery::default() };
+    let found = client.search_history(&query, ROWS_MAX, Reading::Linearizable).await?;
+    if let Some(row) = found.rows.iter().find(|row| row.log_index > since && decided.is_concerned(row)) {
+        return Err(refused(format!("at revision {}, after {since}: {}", row.log_index, row.what), since));
+    }
+    let unseen = found.gaps.iter().map(|gap| gap.last_index).max().filter(|last| *last > since);
+    let cut = found.rows.last().map(|row| row.log_index).filter(|first| found.more && *first > since);
+    if unseen.or(cut).is_some() {
+        let message =
+            format!("what was taken away after revision {since} cannot be told: the history of this node is too short");
+        return Err(refused(message, since));
+    }
+    let strategies = decided.ruled_by(strategies).into_iter().map(|strategy| strategy.id.clone()).collect();
+    let (options, targets) = (None, decided.targets());
+    Ok(change::Change::ExpectUnchanged(v1::ExpectUnchangedRequest {
+        options,
+        since_revision: since,
+        targets,
+        strategies,
+    }))
+}
+
+fn refused(message: String, since: u64) -> Failed {
+    Failed::new(Exit::Conflict, message).hint(what_to_do(since))
+}
+
+pub(crate) fn what_to_do(since: u64) -> String {
+    format!("nothing was written; see loadline audit diff {since} end, decide again, and give the revision you saw")
+}

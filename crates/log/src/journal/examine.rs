@@ -1,0 +1,309 @@
+//! Looking at every byte of a journal, and going on behind what is damaged: whoever checks a history wants to know which entries are
+//! concerned, not only that some byte of some file is wrong.
+
+use std::ops::RangeInclusive;
+
+use super::{
+    JournalError, JournalSummary, filling,
+    format::{self, BlockHead, BlockPlace, Hash, Head, Seal},
+    io_error, is_gone,
+    recovery::{block, follows},
+};
+use crate::{
+    disk::{Below, Disk, SharedDisk, read_all},
+    encoding::Malformed,
+    frame::{Family, Frame, NoFrame, Walk, frame_at},
+};
+
+/// Something in the files of a journal that is not what was written there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalFault {
+    pub file: String,
+    pub offset: u64,
+    pub what: String,
+    /// The last entry before it; none if it is before the first.
+    pub after: Option<u64>,
+    /// The entries that are concerned: the first, and the last if that can be told. None: only what is between two entries.
+    pub entries: Option<(u64, Option<u64>)>,
+    /// A newer program wrote it.
+    pub newer: bool,
+}
+
+impl From<JournalFault> for JournalError {
+    fn from(JournalFault { file, offset, what, newer, .. }: JournalFault) -> Self {
+        match newer {
+            true => Self::Newer { file, offset, what },
+            false => Self::Damaged { file, offset, what },
+        }
+    }
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Examined {
+    pub(super) summary: JournalSummary,
+    pub(super) faults: Vec<JournalFault>,
+}
+
+/// Everything that is wrong with the journal in a folder, and with what was fetched of what it lacks. A torn end that nobody was promised is not: a
+/// node that opens it goes on before it.
+pub fn journal_faults(disk: &SharedDisk) -> Result<Vec<JournalFault>, JournalError> {
+    let mut faults = examine(&**disk, None, None)?.faults;
+    for part in filling::all_parts(disk)? {
+        faults.extend(filled_faults(disk, &part)?);
+    }
+    Ok(faults)
+}
+
+fn filled_faults(disk: &SharedDisk, part: &RangeInclusive<u64>) -> Result<Vec<JournalFault>, JournalError> {
+    let dir = filling::name(*part.start(), *part.end());
+    let found = examine(&Below { disk: disk.clone(), dir: dir.clone() }, None, None)?.faults;
+    let placed = |fault: JournalFault| JournalFault { file: format!("{dir}/{}", fault.file), ..fault };
+    Ok(found.into_iter().map(placed).collect())
+}
+
+/// Reads and checks every segment, or those up to `newest`, of which, if it is not sealed, only the first `end` bytes count.
+pub(super) fn examine(disk: &dyn Disk, newest: Option<u64>, end: Option<u64>) -> Result<Examined, JournalError> {
+    let mut numbers = Vec::new();
+    let names = match disk.list(format::DIR) {
+        Err(error) if is_gone(&error) => Vec::new(),
+        names => names.map_err(io_error("list the folder journal/"))?,
+    };
+    for name in names {
+        match format::parse_name(&name) {
+            Some((number, false)) if newest.is_none_or(|newest| number <= newest) => numbers.push(number),
+            Some(_) => {}
+            None => return Err(JournalError::ForeignFile { file: format!("{}/{name}", format::DIR) }),
+        }
+    }
+    let mut examiner = Examiner::default();
+    for (nth, number) in numbers.iter().copied().enumerate() {
+        if let Some(before) = nth.checked_sub(1).map(|before| numbers[before])
+            && before + 1 != number
+        {
+            examiner.path = format::path(before + 1);
+            examiner.fault(0, "the file is missing");
+            examiner.lose();
+        }
+        examiner.path = format::path(number);
+        let path = &examiner.path;
+        let file = disk.open(path, false).map_err(io_error(format!("open {path}")))?;
+        let mut bytes = read_all(&*file).map_err(io_error(format!("read {path}")))?;
+        let last = newest.map_or(nth + 1 == numbers.len(), |newest| number == newest);
+        if let Some(end) = end.filter(|_| last) {
+            bytes.truncate(usize::try_from(end).unwrap_or(usize::MAX));
+        }
+        examiner.segment(&bytes, number, last, last && newest.is_none());
+    }
+    Ok(examiner.found)
+}
+
+/// What has been seen so far.
+#[derive(Default)]
+struct Examiner {
+    path: String,
+    chain: Hash,
+    link: Option<u32>,
+    last: Option<(u64, Hash)>,
+    places: Vec<BlockPlace>,
+    /// How many faults there were before this segment.
+    faults_before: usize,
+    /// After damage nobody knows what the next piece should be chained to; it says itself which entry it begins with.
+    lost: bool,
+    /// The fault whose end is not known yet.
+    open: Option<usize>,
+    found: Examined,
+}
+
+impl Examiner {
+    fn fault(&mut self, offset: usize, what: impl Into<String>) {
+        let after = self.last.map(|(last, _)| last);
+        let entries = Some((after.map_or(1, |after| after + 1), None));
+        self.open = Some(self.found.faults.len());
+        let (file, offset) = (self.path.clone(), offset as u64);
+        self.found.faults.push(JournalFault { file, offset, what: what.into(), after, entries, newer: false });
+    }
+
+    fn lose(&mut self) {
+        self.lost = true;
+        self.link = None;
+    }
+
+    /// What is intact again goes on with the entry `first`, and goes to `last`.
+    fn close(&mut self, first: u64, last: Option<u64>) {
+        let Some(fault) = self.open.take().and_then(|open| self.found.faults.get_mut(open)) else { return };
+        let Some((began, _)) = fault.entries else { return };
+        fault.entries = match first.cmp(&began) {
+            std::cmp::Ordering::Greater => Some((began, Some(first - 1))),
+            std::cmp::Ordering::Equal => None,
+            // It goes back: what is out of place is what comes here.
+            std::cmp::Ordering::Less => last.map(|last| (first, Some(last))),
+        };
+    }
+
+    /// `may_be_torn`: a torn end is cut, as a node that opens it would.
+    fn segment(&mut self, bytes: &[u8], number: u64, last: bool, may_be_torn: bool) {
+        let mut walk = Walk::new(bytes, Family::Journal, number, self.link);
+        let mut sealed = false;
+        self.places.clear();
+        self.faults_before = self.found.faults.len();
+        loop {
+            loop {
+                match walk.next_frame() {
+                    Ok(Some(frame)) => sealed |= self.frame(&frame),
+                    Ok(None) => break,
+                    Err(error) => {
+                        self.fault(walk.offset, error.to_string());
+                        if let Some(fault) = self.found.faults.last_mut() {
+                            fault.newer = true;
+                        }
+                        self.lose();
+                        return;
+                    }
+                }
+            }
+            if walk.offset == bytes.len() || (may_be_torn && !sealed && walk.first_promise().is_none()) {
+                break;
+            }
+            let again = next_intact(bytes, walk.offset, number);
+            let what = match again == Some(walk.offset) {
+                true => "the frame is not chained to the one before it",
+                false => "there is no valid frame",
+            };
+            self.fault(walk.offset, what);
+            self.lose();
+            match again {
+                Some(again) => (walk.offset, walk.link) = (again, None),
+                None => break,
+            }
+        }
+        if !sealed && !last && self.open.is_none() {
+            self.fault(walk.offset, "it has no seal, and another segment follows it");
+            self.lose();
+        }
+        if !self.lost {
+            self.link = walk.link;
+        }
+        self.found.summary.segments += 1;
+    }
+
+    /// Takes a frame that is intact. True if it is a seal.
+    fn frame(&mut self, frame: &Frame<'_>) -> bool {
+        let taken = match frame.kind {
+            format::HEAD if frame.offset == 0 => self.head(frame),
+            format::BLOCK => self.block(frame),
+            format::MARK => Ok(()),
+            format::INDEX => self.index(frame),
+            format::SEAL => self.seal(frame),
+            kind => {
+                self.fault(
+                    frame.offset,
+                    format!("record kind {kind} is not known to this program, or not in its place"),
+                );
+                if let Some(fault) = self.found.faults.last_mut() {
+                    fault.newer = true;
+                }
+                Ok(())
+            }
+        };
+        if let Err(error) = taken {
+            self.fault(frame.offset, error.to_string());
+            self.lost = true;
+        }
+        frame.kind == format::SEAL
+    }
+
+    fn head(&mut self, frame: &Frame<'_>) -> Result<(), Malformed> {
+        let head = Head::decode(frame.body)?;
+        let base = head.base.map_or(0, |(index, _)| index);
+        let checked = match self.link {
+            Some(link) if !self.lost => follows(&head, frame.link, self.chain, link, self.last),
+            _ => Ok(()),
+        };
+        self.close(base + 1, None);
+        self.found.summary.gaps += u64::from(head.gap);
+        if let Err(error) = checked {
+            self.fault(frame.offset, error.to_string());
+            self.close(base + 1, None);
+        }
+        self.chain = format::hash(frame.body);
+        self.last = head.base;
+        self.lost = false;
+        Ok(())
+    }
+
+    fn block(&mut self, frame: &Frame<'_>) -> Result<(), Malformed> {
+        let (expected, last) = (self.chain, self.last.map(|(index, _)| index));
+        let head = BlockHead::decode(&mut crate::encoding::Fields(frame.body))?;
+        self.close(head.first, Some(head.last()));
+        let placed = match self.lost {
+            true => block(frame, head.chain, None),
+            false => block(frame, expected, last),
+        };
+        let entries = (head.first, Some(head.last()));
+        match placed {
+            Ok((_, place)) => self.places.push(place),
+            Err(error) => {
+                self.fault(frame.offset, error.to_string());
+                match last.filter(|last| head.first != last + 1) {
+                    Some(_) => self.close(head.first, Some(head.last())),
+                    None => self.name(entries),
+                }
+            }
+        }
+        if let Err(error) = format::unpack(frame.body) {
+            self.fault(frame.offset, error.to_string());
+            self.name(entries);
+        }
+        self.chain = format::hash(frame.body);
+        self.last = Some((head.last(), head.last_hash));
+        self.lost = false;
+        self.found.summary.blocks += 1;
+        self.found.summary.records += u64::from(head.count);
+        Ok(())
+    }
+
+    /// Says of the newest fault which entries it is about.
+    fn name(&mut self, entries: (u64, Option<u64>)) {
+        self.open = None;
+        if let Some(fault) = self.found.faults.last_mut() {
+            fault.entries = Some(entries);
+        }
+    }
+
+    fn index(&mut self, frame: &Frame<'_>) -> Result<(), Malformed> {
+        let places = format::decode_index(frame.body)?;
+        // Of a damaged segment it knows more than was found here. A crash while sealing leaves an index, and the segment may go on behind it.
+        let damaged = self.found.faults.len() > self.faults_before;
+        match damaged || places.iter().zip(&self.places).all(|(says, has)| says == has) {
+            true => Ok(()),
+            false => Err(Malformed("the index does not say where the blocks are")),
+        }
+    }
+
+    fn seal(&mut self, frame: &Frame<'_>) -> Result<(), Malformed> {
+        let seal = Seal::decode(frame.body)?;
+        if self.lost {
+            self.close(seal.last.map_or(1, |(last, _)| last + 1), None);
+        } else if seal.chain != self.chain || seal.last != self.last {
+            return Err(Malformed("the seal does not say what the segment adds up to"));
+        }
+        self.chain = seal.chain;
+        self.last = seal.last;
+        Ok(())
+    }
+}
+
+/// Where the next frame of this segment is that is intact, whatever it is chained to.
+fn next_intact(bytes: &[u8], from: usize, number: u64) -> Option<usize> {
+    let mut at = from;
+    while let Some(found) = bytes.get(at..).and_then(crate::frame::find_magic) {
+        at += found;
+        match frame_at(bytes, at, Family::Journal) {
+            Ok(frame) if frame.segment == number => return Some(at),
+            Err(NoFrame::Newer(_)) => return Some(at),
+            _ => at += 1,
+        }
+    }
+    None
+}
