@@ -4,7 +4,8 @@
 //! away leaves nothing in the state that could be compared, so the history is asked for it before; strategies that are there now must still
 //! be there when it is written.
 //!
-//! Not found is only a pause or an override that ends in the moment between the two.
+//! Not found is what else is taken away in the moment between the two: a pause or an override that ends, a size, a cluster that leaves a pattern, and
+//! everything when a backup is restored.
 
 use std::collections::BTreeSet;
 
