@@ -4,7 +4,8 @@
 //! away leaves nothing in the state that could be compared, so the history is asked for it before; strategies that are there now must still
 //! be there when it is written.
 //!
-//! Not found is only a pause or an override that ends in the moment between the two.
+//! Not found is what else is taken away in the moment between the two: a pause or an override that ends, a size, a cluster that leaves a pattern, and
+//! everything when a backup is restored.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +27,9 @@ const GONE: [&str; 7] = [
     "RestoreFinished",
 ];
 
-/// More things that went away than anybody looks through.
+/// Things that went away, as many as are asked for first.
+const ROWS_FIRST: usize = 100;
+/// More than anybody looks through.
 const ROWS_MAX: usize = 10_000;
 
 /// About which clusters a file decides.
@@ -105,7 +108,16 @@ pub(super) async fn condition(
     }
     let decided = Decided::by(manifests);
     let query = HistoryQuery { kinds: GONE.map(str::to_owned).to_vec(), ..HistoryQuery::default() };
-    let found = client.search_history(&query, ROWS_MAX, Reading::Linearizable).await?;
+    // The newest come first, and mostly little has happened since.
+    let mut count = ROWS_FIRST;
+    let found = loop {
+        let found = client.search_history(&query, count, Reading::Linearizable).await?;
+        let reaches_back = found.rows.last().is_none_or(|oldest| oldest.log_index <= since);
+        if reaches_back || !found.more || count >= ROWS_MAX {
+            break found;
+        }
+        count = ROWS_MAX;
+    };
     if let Some(row) = found.rows.iter().find(|row| row.log_index > since && decided.is_concerned(row)) {
         return Err(refused(format!("at revision {}, after {since}: {}", row.log_index, row.what), since));
     }
