@@ -84,9 +84,10 @@ async fn a_leader_that_is_asked_to_end_hands_on_and_watchers_resume_elsewhere() 
     let seen = stream.message().await.unwrap().unwrap().revision;
     let (ended, _folder) = old.stop().await;
     ended.unwrap();
-    // At once, without the second or more that an election after a time-out takes.
+    // At once, without the three seconds after which somebody would stand for election by himself: who was asked to lead stands already,
+    // and on a busy machine the other's vote may still be on its way.
     let roles = [nodes[0].status().await.role, nodes[1].status().await.role];
-    assert!(roles.iter().any(|role| role == "leader"), "leadership was handed on: {roles:?}");
+    assert!(roles.iter().any(|role| role == "leader" || role == "candidate"), "leadership was handed on: {roles:?}");
     let now = leader(&nodes).await;
     nodes[now].admin().create_cluster(create_cluster("after")).await.unwrap();
     let resume =
