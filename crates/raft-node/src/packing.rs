@@ -1,7 +1,7 @@
 //! How requests become entries of the log.
 //!
-//! On the leader, whatever is waiting is packed into one entry while another is under way: the longer an entry takes, the more the
-//! next one carries. Nothing is proposed when the lease has run out.
+//! On the leader, whatever is waiting is packed into one entry, and a few entries are under way at a time: the longer
+//! an entry takes, the more the next one carries. Nothing is proposed when the lease has run out.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,10 +25,8 @@ use crate::types::{LeaderId, Payload, Then, Types, committed};
 /// Requests that wait to be packed. Beyond, new ones are turned away at once: they would only time out later.
 const WAITING_MAX: usize = 8_192;
 const WAITING_BYTES_MAX: usize = 64 << 20;
-/// Entries that are under way at a time at most.
+/// Entries that are under way at a time. A few keep the disk and the network busy; more would only make them smaller.
 const UNDER_WAY_MAX: usize = 4;
-/// So long an entry is under way alone. At 256 clients on one machine, one at a time carries a quarter more than two.
-const ALONE_FOR: Duration = Duration::from_millis(10);
 /// What one entry carries at most; a single larger request goes alone.
 const ENTRY_REQUESTS_MAX: usize = 1_024;
 const ENTRY_BYTES_MAX: usize = 512 << 10;
@@ -114,13 +112,11 @@ struct UnderWay {
 }
 
 impl UnderWay {
-    /// Whether an entry with so many requests is worth it now, so long after the last one went. On its way an entry costs three nodes the
-    /// same whatever it carries, so it goes alone: what comes meanwhile goes with the next one, and the longer an entry takes, the more
-    /// that one carries. What takes longer than [`ALONE_FOR`] waits for a network and not for processors; then others go beside it, each with
-    /// as much as is under way.
-    fn lets_go(&self, waiting: usize, after: Duration) -> bool {
-        let under_way = self.requests.load(Ordering::Relaxed);
-        under_way == 0 || (after >= ALONE_FOR && waiting >= under_way)
+    /// Whether an entry with so many requests is worth it now. On its way, an entry costs three nodes the same whatever it carries, so
+    /// beside others one goes only when it carries as much as they do together: whoever waits goes at the latest when those before
+    /// are done, and under load two halves take turns.
+    fn lets_go(&self, waiting: usize) -> bool {
+        waiting >= self.requests.load(Ordering::Relaxed)
     }
 
     fn begin(this: &Arc<UnderWay>, requests: usize, permit: OwnedSemaphorePermit) -> Going {
@@ -212,7 +208,7 @@ pub(crate) async fn serve(
                 break;
             }
             next = queue.try_recv().ok();
-            while next.is_none() && !under_way.lets_go(pack.requests.len(), last_entry.elapsed()) && lease.holds() {
+            while next.is_none() && !under_way.lets_go(pack.requests.len()) && lease.holds() {
                 tokio::select! {
                     biased;
                     () = &mut over => {
@@ -329,20 +325,19 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_goes_alone_and_beside_slow_ones_only_with_as_much_as_they_have() {
+    fn beside_others_an_entry_goes_only_with_as_much_as_they_have() {
         let entries = Arc::new(Semaphore::new(UNDER_WAY_MAX));
         let under_way = Arc::new(UnderWay::default());
         let begin = |requests| UnderWay::begin(&under_way, requests, entries.clone().try_acquire_owned().unwrap());
-        assert!(under_way.lets_go(1, Duration::ZERO), "nothing is under way");
+        assert!(under_way.lets_go(1), "alone it goes at once");
         let first = begin(3);
-        assert!(!under_way.lets_go(1_000, ALONE_FOR - Duration::from_millis(1)), "the first is not slow yet");
-        assert!(!under_way.lets_go(2, ALONE_FOR) && under_way.lets_go(3, ALONE_FOR));
+        assert!(!under_way.lets_go(2) && under_way.lets_go(3));
         let second = begin(3);
-        assert!(!under_way.lets_go(5, ALONE_FOR) && under_way.lets_go(6, ALONE_FOR));
+        assert!(!under_way.lets_go(5) && under_way.lets_go(6));
         drop(first);
-        assert!(under_way.lets_go(3, ALONE_FOR) && !under_way.lets_go(2, ALONE_FOR));
+        assert!(under_way.lets_go(3) && !under_way.lets_go(2));
         drop(second);
-        assert!(under_way.lets_go(1, Duration::ZERO));
+        assert!(under_way.lets_go(1));
         assert_eq!(entries.available_permits(), UNDER_WAY_MAX);
     }
 

@@ -32,7 +32,7 @@ pub const KNOWN: &[Known] = &[
     at(Mutant::TruncationNotWritten, 18, "opens"),
     at(Mutant::ChecksumNotChecked, 5, "heals"),
     at(Mutant::SnapshotRenamedBeforeSync, 19, "opens"),
-    at(Mutant::JournalGap, 5, "replay"),
+    at(Mutant::JournalGap, 1, "replay"),
     at(Mutant::SnapshotWithoutRequests, 5, "replay"),
     at(Mutant::SnapshotWithoutCooldown, 5, "replay"),
     at(Mutant::SnapshotWithoutRate, 5, "replay"),
