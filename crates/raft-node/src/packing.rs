@@ -27,6 +27,8 @@ const WAITING_MAX: usize = 8_192;
 const WAITING_BYTES_MAX: usize = 64 << 20;
 /// Entries that are under way at a time. A few keep the disk and the network busy; more would only make them smaller.
 const UNDER_WAY_MAX: usize = 4;
+/// So few requests under way are no load that anybody would have to wait for: a reaction, say, beside the outcome of another.
+const FEW: usize = 8;
 /// What one entry carries at most; a single larger request goes alone.
 const ENTRY_REQUESTS_MAX: usize = 1_024;
 const ENTRY_BYTES_MAX: usize = 512 << 10;
@@ -113,10 +115,11 @@ struct UnderWay {
 
 impl UnderWay {
     /// Whether an entry with so many requests is worth it now. On its way, an entry costs three nodes the same whatever it carries, so
-    /// beside others one goes only when it carries as much as they do together: whoever waits goes at the latest when those before
+    /// beside many others one goes only when it carries as much as they do together: whoever waits goes at the latest when those before
     /// are done, and under load two halves take turns.
     fn lets_go(&self, waiting: usize) -> bool {
-        waiting >= self.requests.load(Ordering::Relaxed)
+        let under_way = self.requests.load(Ordering::Relaxed);
+        under_way < FEW || waiting >= under_way
     }
 
     fn begin(this: &Arc<UnderWay>, requests: usize, permit: OwnedSemaphorePermit) -> Going {
@@ -325,17 +328,18 @@ mod tests {
     }
 
     #[test]
-    fn beside_others_an_entry_goes_only_with_as_much_as_they_have() {
+    fn beside_many_others_an_entry_goes_only_with_as_much_as_they_have() {
         let entries = Arc::new(Semaphore::new(UNDER_WAY_MAX));
         let under_way = Arc::new(UnderWay::default());
         let begin = |requests| UnderWay::begin(&under_way, requests, entries.clone().try_acquire_owned().unwrap());
-        assert!(under_way.lets_go(1), "alone it goes at once");
-        let first = begin(3);
-        assert!(!under_way.lets_go(2) && under_way.lets_go(3));
-        let second = begin(3);
-        assert!(!under_way.lets_go(5) && under_way.lets_go(6));
-        drop(first);
-        assert!(under_way.lets_go(3) && !under_way.lets_go(2));
+        let few = begin(FEW - 1);
+        assert!(under_way.lets_go(1), "beside a few it goes at once");
+        let first = begin(30 - (FEW - 1));
+        assert!(!under_way.lets_go(29) && under_way.lets_go(30));
+        let second = begin(30);
+        assert!(!under_way.lets_go(59) && under_way.lets_go(60));
+        drop((few, first));
+        assert!(under_way.lets_go(30) && !under_way.lets_go(29));
         drop(second);
         assert!(under_way.lets_go(1));
         assert_eq!(entries.available_permits(), UNDER_WAY_MAX);
