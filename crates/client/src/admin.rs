@@ -150,10 +150,7 @@ impl Client {
         let changes: Vec<Change> = steps.into_iter().map(|step| Change { change: Some(step) }).collect();
         let ask = |id| TransactRequest { options: Some(options(id, writing)), changes: changes.clone() };
         if self.options.stream_writes {
-            let ask = |id| Wanted::Transact(ask(id));
-            return self
-                .call(self.limits(), Repeat::Freely, ask, |channel, request| self.stream(channel, request))
-                .await;
+            return self.call_on_stream(|id| Wanted::Transact(ask(id))).await;
         }
         let send = |channel, request| async move { Client::admin(channel).transact(request).await };
         self.call(self.limits(), Repeat::Freely, ask, send).await

@@ -20,8 +20,9 @@ use crate::surroundings::Surroundings;
 /// Answers larger than this are refused. Servers send at most 4 MiB; the rest is room for their successors.
 pub(crate) const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Metadata key of who asks.
-const ACTOR: &str = "loadline-actor";
+/// Metadata keys of who asks.
+pub(crate) const ACTOR: &str = "loadline-actor";
+pub(crate) const AUTHORIZATION: &str = "authorization";
 
 /// May an attempt be repeated that may have arrived?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +123,24 @@ impl Client {
         send: impl Fn(Channel, Request<Q>) -> F + Send + Sync,
     ) -> Result<A, Error>
     where
+        Q: Send,
+        A: Send,
         F: Future<Output = Result<Response<A>, Status>> + Send,
+    {
+        let send = &send;
+        self.call_by(limits, repeat, ask, |endpoint, until, message| self.attempt(endpoint, until, message, send)).await
+    }
+
+    /// The same with another way than a call of its own to put a message to a node and to wait for the answer, until some moment.
+    pub(crate) async fn call_by<'a, Q, A, F>(
+        &'a self,
+        limits: Limits,
+        repeat: Repeat,
+        ask: impl Fn(Uuid) -> Q + Send + Sync,
+        attempt: impl Fn(&'a Endpoint, Instant, Q) -> F + Send + Sync,
+    ) -> Result<A, Error>
+    where
+        F: Future<Output = Result<A, Failure>> + Send,
     {
         let began = Instant::now();
         let deadline = began + limits.timeout;
@@ -141,7 +159,7 @@ impl Client {
             let (turn, endpoint) = self.pool.current();
             let attempt_began = Instant::now();
             let attempt_until = deadline.min(attempt_began + limits.attempt_timeout);
-            let failure = match self.attempt(endpoint, attempt_until, || ask(id), &send).await {
+            let failure = match attempt(endpoint, attempt_until, ask(id)).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
@@ -208,23 +226,19 @@ impl Client {
         &self,
         endpoint: &Endpoint,
         until: Instant,
-        ask: impl Fn() -> Q + Send,
+        message: Q,
         send: &(impl Fn(Channel, Request<Q>) -> F + Send + Sync),
     ) -> Result<A, Failure>
     where
         F: Future<Output = Result<Response<A>, Status>> + Send,
     {
-        let channel = match self.pool.channel(endpoint).await {
-            Ok(channel) => channel,
-            Err(NotConnected(why)) => return Err(Failure::NotSent(why)),
-        };
-        let mut request = self.request(ask(), Some(until));
-        request.extensions_mut().insert(endpoint.clone());
-        match tokio::time::timeout_at(until, send(channel, request)).await {
-            Ok(Ok(answer)) => Ok(answer.into_inner()),
-            Ok(Err(status)) => Err(Failure::of(&status)),
-            Err(_) => Err(Failure::NoAnswer { why: "no answer in time".to_owned(), timed_out: true }),
-        }
+        let channel = self.channel(endpoint).await?;
+        let request = self.request(message, Some(until));
+        answered(until, send(channel, request)).await.map(Response::into_inner)
+    }
+
+    pub(crate) async fn channel(&self, endpoint: &Endpoint) -> Result<Channel, Failure> {
+        self.pool.channel(endpoint).await.map_err(|NotConnected(why)| Failure::NotSent(why))
     }
 
     /// A request with who asks, and how long the node may take: it need not work on what nobody waits for.
@@ -232,7 +246,7 @@ impl Client {
         let mut request = Request::new(message);
         request.metadata_mut().insert(ACTOR, self.actor.clone());
         if let Some(authorization) = &self.authorization {
-            request.metadata_mut().insert("authorization", authorization.clone());
+            request.metadata_mut().insert(AUTHORIZATION, authorization.clone());
         }
         if let Some(until) = until {
             request.set_timeout(until.saturating_duration_since(Instant::now()));
@@ -253,6 +267,18 @@ impl Client {
 
     pub(crate) fn admin(channel: Channel) -> AdminClient<Channel> {
         AdminClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX)
+    }
+}
+
+/// What came of something that was sent.
+pub(crate) async fn answered<A>(
+    until: Instant,
+    answer: impl Future<Output = Result<A, Status>> + Send,
+) -> Result<A, Failure> {
+    match tokio::time::timeout_at(until, answer).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(status)) => Err(Failure::of(&status)),
+        Err(_) => Err(Failure::NoAnswer { why: "no answer in time".to_owned(), timed_out: true }),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::endpoint::{Endpoints, Pool};
 use crate::request_id::RequestIds;
 use crate::roles::Secret;
 use crate::surroundings::{Machine, Surroundings};
+use crate::writes::Asks;
 
 /// How long to try, and on whose behalf.
 #[derive(Debug, Clone)]
@@ -66,6 +67,8 @@ pub struct Client {
     pub(crate) ids: Arc<RequestIds>,
     pub(crate) actor: MetadataValue<Ascii>,
     pub(crate) authorization: Option<MetadataValue<Ascii>>,
+    /// Both of them, as streams of writes are told apart by.
+    pub(crate) asks: Arc<Asks>,
 }
 
 impl Client {
@@ -82,6 +85,7 @@ impl Client {
             pool: Pool::new(endpoints, options.connect_timeout, Arc::clone(&surroundings)),
             options: Arc::new(options),
             ids: Arc::new(RequestIds::new(surroundings)),
+            asks: Arc::new(Asks::new(&actor, authorization.as_ref())),
             actor,
             authorization,
         }
@@ -90,7 +94,9 @@ impl Client {
     /// The same connections for somebody else.
     #[must_use]
     pub fn on_behalf_of(&self, who: &str) -> Client {
-        Client { actor: actor(who), ..self.clone() }
+        let actor = actor(who);
+        let asks = Arc::new(Asks::new(&actor, self.authorization.as_ref()));
+        Client { actor, asks, ..self.clone() }
     }
 
     pub fn options(&self) -> &Options {

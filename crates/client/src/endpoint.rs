@@ -1,7 +1,6 @@
 //! Where nodes listen: parsing what a user wrote, and the connections that were made.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -109,14 +108,16 @@ pub(crate) struct NotConnected(pub(crate) String);
 #[derive(Debug, Clone)]
 pub(crate) struct Pool(Arc<PoolInner>);
 
+/// By endpoint and by who writes.
+type WriteStreams = BTreeMap<Endpoint, BTreeMap<Arc<Asks>, WriteStream>>;
+
 #[derive(Debug)]
 struct PoolInner {
     endpoints: Vec<Endpoint>,
     /// Counts up; modulo the number of endpoints it is the one in use.
     turn: AtomicUsize,
     channels: Mutex<BTreeMap<Endpoint, Channel>>,
-    /// By endpoint and by who writes.
-    writes: Mutex<BTreeMap<(Endpoint, Asks), WriteStream>>,
+    writes: Mutex<WriteStreams>,
     connect_timeout: Duration,
     surroundings: Arc<dyn Surroundings>,
 }
@@ -193,28 +194,25 @@ impl Pool {
     /// Drops the connection to a node that did not answer, so that the next call does not wait on it again.
     pub(crate) fn forget(&self, endpoint: &Endpoint) {
         self.channels().remove(endpoint);
-        self.writes().retain(|(of, _), _| of != endpoint);
+        self.writes().remove(endpoint);
     }
 
-    /// The stream of writes to `endpoint`: the one there is, or a new one over `channel`.
-    pub(crate) fn write_stream(&self, endpoint: &Endpoint, asks: Asks, channel: Channel) -> WriteStream {
+    /// The stream of writes to `endpoint` that there is.
+    pub(crate) fn write_stream(&self, endpoint: &Endpoint, asks: &Arc<Asks>) -> Option<WriteStream> {
+        let writes = self.writes();
+        let stream = writes.get(endpoint)?.get(asks)?;
+        (!stream.is_over()).then(|| stream.clone())
+    }
+
+    /// The same, or a new one over `channel`: somebody else may have opened one meanwhile.
+    pub(crate) fn open_write_stream(&self, endpoint: &Endpoint, asks: &Arc<Asks>, channel: Channel) -> WriteStream {
         let mut writes = self.writes();
-        let open = |asks: &Asks| WriteStream::open(channel, asks);
-        match writes.entry((endpoint.clone(), asks)) {
-            Entry::Occupied(there) if !there.get().is_over() => there.get().clone(),
-            Entry::Occupied(mut over) => {
-                let stream = open(&over.key().1);
-                over.insert(stream.clone());
-                stream
-            }
-            Entry::Vacant(none) => {
-                let stream = open(&none.key().1);
-                none.insert(stream).clone()
-            }
-        }
+        let streams = writes.entry(endpoint.clone()).or_default();
+        streams.retain(|_, stream| !stream.is_over());
+        streams.entry(Arc::clone(asks)).or_insert_with(|| WriteStream::open(channel, asks)).clone()
     }
 
-    fn writes(&self) -> std::sync::MutexGuard<'_, BTreeMap<(Endpoint, Asks), WriteStream>> {
+    fn writes(&self) -> std::sync::MutexGuard<'_, WriteStreams> {
         // As of the other map.
         self.0.writes.lock().unwrap_or_else(PoisonError::into_inner)
     }

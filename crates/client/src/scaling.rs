@@ -101,10 +101,7 @@ impl Client {
     pub async fn write_scaling(&self, write: ScalingWrite, writing: Writing) -> Result<WriteResponse, Error> {
         let ask = |id| write.clone().with(options(id, writing));
         if self.options.stream_writes {
-            let ask = |id| Wanted::from(ask(id));
-            return self
-                .call(self.limits(), Repeat::Freely, ask, |channel, request| self.stream(channel, request))
-                .await;
+            return self.call_on_stream(|id| Wanted::from(ask(id))).await;
         }
         self.call(self.limits(), Repeat::Freely, ask, send_write).await
     }

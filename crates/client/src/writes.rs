@@ -1,7 +1,7 @@
 //! Writes of many callers on one stream.
 //!
 //! Whatever waits to be sent goes out in one message, and answers find their callers by tag. Retries, deadlines and rotation
-//! between nodes are those of every call (`call.rs`): to it, a write on a stream is one more way to send something. When a stream
+//! between nodes are those of every call (`call.rs`): to it, a stream is one more way to put a message to a node. When a stream
 //! breaks, what it had under way is answered with the error, and the next attempt opens another one.
 
 use std::collections::HashMap;
@@ -13,13 +13,16 @@ use loadline_api::v1::tagged_write::Write as Wanted;
 use loadline_api::v1::writes_client::WritesClient;
 use loadline_api::v1::{StreamWritesRequest, TaggedAnswer, TaggedWrite, WriteRefused, WriteResponse};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tonic::transport::Channel;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Request, Status};
+use uuid::Uuid;
 
-use crate::call::ANSWER_BYTES_MAX;
+use crate::call::{ACTOR, ANSWER_BYTES_MAX, AUTHORIZATION, Repeat, answered};
 use crate::client::Client;
 use crate::endpoint::Endpoint;
+use crate::error::{Error, Failure};
 
 /// What goes into one message. A larger write goes alone.
 const WRITES_MAX: usize = 256;
@@ -32,15 +35,15 @@ type Answer = oneshot::Sender<Result<WriteResponse, Status>>;
 pub(crate) struct Asks(Vec<(&'static str, Vec<u8>)>);
 
 impl Asks {
-    fn of(metadata: &MetadataMap) -> Asks {
-        let value = |key: &'static str| Some((key, metadata.get(key)?.as_bytes().to_vec()));
-        Asks(["loadline-actor", "authorization"].into_iter().filter_map(value).collect())
+    pub(crate) fn new(actor: &MetadataValue<Ascii>, authorization: Option<&MetadataValue<Ascii>>) -> Asks {
+        let values = [(ACTOR, Some(actor)), (AUTHORIZATION, authorization)];
+        Asks(values.into_iter().filter_map(|(key, value)| Some((key, value?.as_bytes().to_vec()))).collect())
     }
 
     fn put_into(&self, metadata: &mut MetadataMap) {
         for (key, value) in &self.0 {
             if let Ok(mut value) = MetadataValue::<Ascii>::try_from(value.as_slice()) {
-                value.set_sensitive(*key == "authorization");
+                value.set_sensitive(*key == AUTHORIZATION);
                 metadata.insert(*key, value);
             }
         }
@@ -64,10 +67,10 @@ impl WriteStream {
         self.0.is_closed()
     }
 
-    async fn send(&self, write: Wanted) -> Result<Response<WriteResponse>, Status> {
+    async fn send(&self, write: Wanted) -> Result<WriteResponse, Status> {
         let (answer, answered) = oneshot::channel();
         self.0.send((write, answer)).map_err(|_| cut_off())?;
-        answered.await.unwrap_or_else(|_| Err(cut_off())).map(Response::new)
+        answered.await.unwrap_or_else(|_| Err(cut_off()))
     }
 }
 
@@ -78,6 +81,19 @@ struct UnderWay {
     answers: HashMap<u64, Answer>,
     /// Nobody will answer any more.
     over: bool,
+}
+
+impl UnderWay {
+    /// Nothing, if there is nobody left to answer it.
+    fn register(&mut self, write: Wanted, answer: Answer) -> Option<TaggedWrite> {
+        if self.over {
+            let _ = answer.send(Err(cut_off()));
+            return None;
+        }
+        self.next += 1;
+        self.answers.insert(self.next, answer);
+        Some(TaggedWrite { tag: self.next, write: Some(write) })
+    }
 }
 
 fn locked(under_way: &Mutex<UnderWay>) -> MutexGuard<'_, UnderWay> {
@@ -122,33 +138,24 @@ fn outgoing(
         let mut message = StreamWritesRequest::default();
         let mut bytes = 0;
         let mut next = Some((first, answer));
-        while let Some((write, answer)) = next.take() {
-            bytes += write.encoded_len();
-            message.writes.extend(register(&under_way, write, answer));
-            if message.writes.len() < WRITES_MAX && bytes < BYTES_MAX {
-                next = writes.try_recv().ok();
+        {
+            let mut under_way = locked(&under_way);
+            while let Some((write, answer)) = next.take() {
+                bytes += write.encoded_len();
+                message.writes.extend(under_way.register(write, answer));
+                if message.writes.len() < WRITES_MAX && bytes < BYTES_MAX {
+                    next = writes.try_recv().ok();
+                }
             }
         }
         Some((message, (writes, under_way)))
     })
 }
 
-/// Nothing, if there is nobody left to answer it.
-fn register(under_way: &Mutex<UnderWay>, write: Wanted, answer: Answer) -> Option<TaggedWrite> {
-    let mut under_way = locked(under_way);
-    if under_way.over {
-        let _ = answer.send(Err(cut_off()));
-        return None;
-    }
-    under_way.next += 1;
-    let tag = under_way.next;
-    under_way.answers.insert(tag, answer);
-    Some(TaggedWrite { tag, write: Some(write) })
-}
-
 fn settle(under_way: &Mutex<UnderWay>, answers: Vec<TaggedAnswer>) {
+    let mut under_way = locked(under_way);
     for TaggedAnswer { tag, answer } in answers {
-        let Some(waiting) = locked(under_way).answers.remove(&tag) else { continue };
+        let Some(waiting) = under_way.answers.remove(&tag) else { continue };
         let result = match answer {
             Some(Said::Done(done)) => Ok(done),
             Some(Said::Refused(WriteRefused { code, message, details })) => {
@@ -166,19 +173,20 @@ fn cut_off() -> Status {
 }
 
 impl Client {
-    /// One way to send something, for [`Client::call`].
-    pub(crate) async fn stream(
+    /// One logical write on a stream that it shares.
+    pub(crate) async fn call_on_stream(
         &self,
-        channel: Channel,
-        request: Request<Wanted>,
-    ) -> Result<Response<WriteResponse>, Status> {
-        let asks = Asks::of(request.metadata());
-        // Put there by whoever chose the node.
-        let endpoint = request.extensions().get::<Endpoint>().cloned();
-        let stream = match endpoint {
-            Some(endpoint) => self.pool.write_stream(&endpoint, asks, channel),
-            None => WriteStream::open(channel, &asks),
+        ask: impl Fn(Uuid) -> Wanted + Send + Sync,
+    ) -> Result<WriteResponse, Error> {
+        self.call_by(self.limits(), Repeat::Freely, ask, |endpoint, until, write| self.stream(endpoint, until, write))
+            .await
+    }
+
+    async fn stream(&self, endpoint: &Endpoint, until: Instant, write: Wanted) -> Result<WriteResponse, Failure> {
+        let stream = match self.pool.write_stream(endpoint, &self.asks) {
+            Some(stream) => stream,
+            None => self.pool.open_write_stream(endpoint, &self.asks, self.channel(endpoint).await?),
         };
-        stream.send(request.into_inner()).await
+        answered(until, stream.send(write)).await
     }
 }

@@ -15,7 +15,7 @@ use loadline_client::v1::{
     ActivitySeen, Cluster, ClusterSignals, CreateClusterRequest, CreateSizeRequest, CreateStrategyRequest, Observation,
     ReportSignalsRequest, Size, Strategy, StrategyTarget, cluster_signals,
 };
-use loadline_client::{Client, Writing};
+use loadline_client::{Client, SignalOptions, SignalStream, Writing};
 use tokio::time::Instant;
 
 use super::figures::{Figures, Sample};
@@ -47,13 +47,15 @@ pub(super) async fn measure(samples: u32, stage: &mut Stage<'_>) -> Result<Vec<R
     let leader = Group::connect([group.leader_endpoint().await?.as_str()])?;
     let (mut idle, mut loaded) = (Vec::new(), Vec::new());
     let mut next = 0..clusters;
+    // As collectors do, and not a call for each.
+    let mut signals = leader.signal_stream(SignalOptions::of("bench-used".to_owned()));
     for round in 1..=stage.args.rounds {
         stage.tell(&format!("react: round {round} of {}, idle", stage.args.rounds));
         stage.yardstick().await?;
-        idle.push(wake(&leader, &receiver, next.by_ref().take(samples as usize)).await?);
+        idle.push(wake(&mut signals, &receiver, next.by_ref().take(samples as usize)).await?);
         stage.tell(&format!("react: round {round} of {}, under load", stage.args.rounds));
         let load = tokio::spawn(load(leader.clone(), clusters, round));
-        loaded.push(wake(&leader, &receiver, next.by_ref().take(samples as usize)).await?);
+        loaded.push(wake(&mut signals, &receiver, next.by_ref().take(samples as usize)).await?);
         load.abort();
     }
     let baseline = stage.baseline();
@@ -128,16 +130,23 @@ pub(super) fn used(number: u32, idle_for_ms: u64) -> ClusterSignals {
 }
 
 /// Wakes one cluster after the other.
-async fn wake(client: &Client, receiver: &Receiver, clusters: impl Iterator<Item = u32>) -> Result<Sample, Failed> {
+async fn wake(
+    signals: &mut SignalStream,
+    receiver: &Receiver,
+    clusters: impl Iterator<Item = u32>,
+) -> Result<Sample, Failed> {
     let began = Instant::now();
     let mut took = Vec::new();
     for number in clusters {
-        took.push(react(client, receiver, number).await?);
+        let sent = Instant::now();
+        signals.send(vec![used(number, 0)]).await?;
+        took.push(called(receiver, number).await?.saturating_duration_since(sent));
+        signals.flush().await?;
     }
     Ok(Sample::new(took, began.elapsed()))
 }
 
-/// Reports that a cluster is used, and waits until its first order arrives.
+/// Reports that a cluster is used, until somebody takes it, and waits until its first order arrives.
 pub(super) async fn react(client: &Client, receiver: &Receiver, number: u32) -> Result<Duration, Failed> {
     let report = ReportSignalsRequest {
         collector: "bench-used".to_owned(),
@@ -145,20 +154,23 @@ pub(super) async fn react(client: &Client, receiver: &Receiver, number: u32) -> 
         clusters: vec![used(number, 0)],
     };
     let began = Instant::now();
-    let name = cluster_name(u64::from(number));
-    let called = tokio::time::timeout(PATIENCE, receiver.called(&name));
-    let (reported, called) = tokio::join!(client.report_signals(report), called);
+    let (reported, called) = tokio::join!(client.report_signals(report), called(receiver, number));
     reported?;
-    let called = called.map_err(|_| {
+    Ok(called?.saturating_duration_since(began))
+}
+
+/// When the backend was first called for a cluster.
+async fn called(receiver: &Receiver, number: u32) -> Result<Instant, Failed> {
+    let name = cluster_name(u64::from(number));
+    tokio::time::timeout(PATIENCE, receiver.called(&name)).await.map_err(|_| {
         Failed::new(Exit::TimedOut, format!("{name} was used, and the backend was not called within {PATIENCE:?}"))
-    })?;
-    Ok(called.saturating_duration_since(began))
+    })
 }
 
 /// Reports about the same clusters, which tell nothing new, at a rate that a busy installation has.
 async fn load(client: Client, clusters: u32, round: u32) -> Result<(), Failed> {
     let mix = Mix { clusters, per_report: LOAD_PER_REPORT, collectors: 1, under_way: 1_000, at_once: None };
-    let mut stream = client.signal_stream(loadline_client::SignalOptions::of(format!("bench-load-{round}")));
+    let mut stream = client.signal_stream(SignalOptions::of(format!("bench-load-{round}")));
     let mut every = tokio::time::interval(Duration::from_secs(1) / LOAD_REPORTS_PER_S);
     for number in 0.. {
         every.tick().await;

@@ -31,6 +31,14 @@ pub(super) async fn measure(clients: &[usize], stage: &mut Stage<'_>) -> Result<
     let mut group = Group::start(stage.folder(), "write", &[]).await?;
     create_clusters(&group.client()?, KEYS).await?;
     let lasts = stage.args.lasts;
+    // Both take memory in their first seconds that they keep from then on.
+    if let Some(&most) = clients.iter().max() {
+        stage.tell(&format!("write: {most} clients, not measured yet"));
+        pauses(&mut group, most, lasts).await?;
+        if let Some(them) = &mut stage.etcd {
+            puts(them, most, lasts).await?;
+        }
+    }
     let mut ours: Vec<Vec<Sample>> = vec![Vec::new(); clients.len()];
     let mut etcd: Vec<Vec<Sample>> = vec![Vec::new(); clients.len()];
     for round in 1..=stage.args.rounds {
