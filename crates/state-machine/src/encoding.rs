@@ -48,8 +48,8 @@ pub(crate) struct Encoder {
     bytes: Vec<u8>,
 }
 
-/// Room to begin with: most requests and receipts fit, and growing to it step by step took five turns.
-const ROOM: usize = 256;
+/// Room to begin with: most requests and receipts fit, and growing to it step by step took six turns.
+const ROOM: usize = 512;
 
 impl Encoder {
     pub(crate) fn with_format(format: u16) -> Self {
@@ -66,6 +66,11 @@ impl Encoder {
     pub(crate) fn put<T: Serialize + ?Sized>(&mut self, value: &T) {
         encode_into_std_write(value, &mut self.bytes, standard())
             .expect("a value of ours always has an encoding, and memory takes all bytes");
+    }
+
+    /// Makes room for about so many bytes more.
+    pub(crate) fn expect(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
     }
 
     /// What another encoder made of a value.

@@ -68,7 +68,7 @@ impl Request {
 
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut from = Decoder::with_format("request", REQUEST_FORMAT, bytes)?;
-        let request = Self::read(&mut from)?;
+        let request = Self::read(&mut from, None)?;
         from.finish()?;
         Ok(request)
     }
@@ -83,10 +83,14 @@ impl Request {
         }
     }
 
-    fn read(from: &mut Decoder<'_>) -> Result<Self, DecodeError> {
-        let actor = Actor::new(from.take::<String>()?, from.take::<String>()?);
+    /// `last` is who asked for what came before. Often it is the same one, who then need not be made again.
+    fn read(from: &mut Decoder<'_>, last: Option<&Actor>) -> Result<Self, DecodeError> {
+        let (name, source) = (from.take::<&str>()?, from.take::<&str>()?);
         let (proof, request_id) = from.take::<Stamp>()?.parts();
-        let actor = actor.proven(proof);
+        let actor = match last {
+            Some(last) if (name, source, &proof) == (&last.name, &last.source, &last.proof) => last.clone(),
+            _ => Actor::new(name, source).proven(proof),
+        };
         let commands = (0..from.take::<usize>()?).map(|_| Command::read(from)).collect::<Result<_, _>>()?;
         Ok(Self { actor, request_id, commands })
     }
@@ -152,6 +156,7 @@ impl Sealed {
     /// As [`Sealed::seal`], of requests that come with what [`Request::encode`] made of them: nothing is encoded twice.
     pub fn seal_encoded<B: AsRef<[u8]>>(stamped_at: Time, requests: Vec<(Request, B)>) -> Self {
         let mut out = Encoder::with_format(ENTRY_FORMAT);
+        out.expect(requests.iter().map(|(_, encoded)| encoded.as_ref().len()).sum());
         out.put(&stamped_at);
         out.put(&requests.len());
         let mut entry = Entry { stamped_at, requests: Vec::with_capacity(requests.len()) };
@@ -168,8 +173,11 @@ impl Sealed {
         let bytes = bytes.into();
         let mut from = Decoder::with_format("entry", ENTRY_FORMAT, &bytes)?;
         let stamped_at = from.take()?;
-        let requests: Vec<Request> =
-            (0..from.take::<usize>()?).map(|_| Request::read(&mut from)).collect::<Result<_, _>>()?;
+        let mut requests: Vec<Request> = Vec::new();
+        for _ in 0..from.take::<usize>()? {
+            let request = Request::read(&mut from, requests.last().map(|last| &last.actor))?;
+            requests.push(request);
+        }
         from.finish()?;
         for request in &requests {
             if let Err(Refused { rejection: Rejection::RulesUnknown { to, known }, .. }) = request.proposable() {

@@ -155,10 +155,14 @@ pub enum Cause {
 }
 
 const EVENTS_FORMAT: u16 = 1;
+/// What an event takes, about.
+const EVENT_BYTES: usize = 128;
 
 /// The counterpart of [`decode_caused_events`].
 pub fn encode_caused_events<'a>(events: impl IntoIterator<Item = (Cause, &'a Event)>) -> Vec<u8> {
+    let events = events.into_iter();
     let mut out = Encoder::with_format(EVENTS_FORMAT);
+    out.expect(events.size_hint().0 * EVENT_BYTES);
     for (cause, event) in events {
         out.put(&cause);
         event.write(&mut out);

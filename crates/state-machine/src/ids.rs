@@ -4,7 +4,9 @@
 //! give the same thing the same id. The one id that comes from outside is [`RequestId`], which a client makes.
 
 use std::fmt;
+use std::ops::Deref;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -216,29 +218,42 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// Who asked, by which way it reached us, and how that is known.
+/// Who asked, by which way it reached us, and how that is known. A clone is one counter: each of many requests has one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Actor {
+pub struct Actor(Arc<ActorParts>);
+
+/// What an [`Actor`] consists of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ActorParts {
     pub name: String,
     /// Where the request came from, for the audit only: a retry may come by another way and is still the same request.
     pub source: String,
     pub proof: Proof,
 }
 
+impl Deref for Actor {
+    type Target = ActorParts;
+
+    fn deref(&self) -> &ActorParts {
+        &self.0
+    }
+}
+
 impl Actor {
     /// Somebody who says that this is their name.
     pub fn new(name: impl Into<String>, source: impl Into<String>) -> Self {
-        Self { name: name.into(), source: source.into(), proof: Proof::Said }
+        Self(Arc::new(ActorParts { name: name.into(), source: source.into(), proof: Proof::Said }))
     }
 
     /// One of our own nodes, about its duties.
     pub fn node(name: impl Into<String>, source: impl Into<String>) -> Self {
-        Self { proof: Proof::Node, ..Self::new(name, source) }
+        Self::new(name, source).proven(Proof::Node)
     }
 
     #[must_use]
-    pub fn proven(self, proof: Proof) -> Self {
-        Self { proof, ..self }
+    pub fn proven(mut self, proof: Proof) -> Self {
+        Arc::make_mut(&mut self.0).proof = proof;
+        self
     }
 }
 

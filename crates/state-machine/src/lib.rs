@@ -79,7 +79,8 @@ pub use encoding::{Blob, DecodeError};
 pub use entry::{Entry, Request, Sealed};
 pub use event::{AbortReason, Cause, Event, decode_caused_events, decode_events, encode_caused_events};
 pub use ids::{
-    Actor, ClusterId, Epoch, Hash, LogIndex, NodeNumber, ParseIdError, Proof, RequestId, Revision, RulesVersion,
+    Actor, ActorParts, ClusterId, Epoch, Hash, LogIndex, NodeNumber, ParseIdError, Proof, RequestId, Revision,
+    RulesVersion,
 };
 pub use journal_entry::JournalEntry;
 pub use nodes::Leader;
