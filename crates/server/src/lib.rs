@@ -38,8 +38,10 @@ mod shutdown;
 mod signal_figures;
 mod travel;
 mod waking;
+mod world;
 
 pub use config::ServerConfig;
 pub use incoming::Incoming;
 pub use logging::init_logging;
-pub use serve::{Listeners, ServeError, World, serve, serve_in, serve_on};
+pub use serve::{Listeners, ServeError, serve, serve_in, serve_on};
+pub use world::World;

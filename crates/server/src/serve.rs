@@ -7,42 +7,29 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loadline_api::FILE_DESCRIPTOR_SET;
-use loadline_api::v1::admin_server::AdminServer;
-use loadline_api::v1::audit_server::AuditServer;
-use loadline_api::v1::operator_server::OperatorServer;
-use loadline_api::v1::scale_to_zero_server::ScaleToZeroServer;
-use loadline_api::v1::scaling_server::ScalingServer;
-use loadline_api::v1::signals_server::SignalsServer;
-use loadline_api::v1::watch_server::WatchServer;
-use loadline_api::v1::writes_server::WritesServer;
-use loadline_executor::{Backends, Executor, Noting, Unwatched, Witness};
-use loadline_log::{OpenError, Pace, RealDisk, SharedDisk, Threading};
-use loadline_raft_node::{
-    Clock, Dial, NoObserver, Node, NodeConfig, NodeObserver, Observers, PlainDial, StartError, StopReason, SystemClock,
-    Timing,
-};
+use loadline_executor::{Executor, Noting};
+use loadline_log::OpenError;
+use loadline_raft_node::{Node, NodeConfig, NodeObserver, Observers, StartError, StopReason, Timing};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
+use tonic::service::LayerExt as _;
 use tonic::service::interceptor::InterceptedService;
-use tonic::service::{LayerExt as _, Routes};
 use tonic_health::ServingStatus;
-use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use tracing::{info, warn};
 
 use crate::acting::NodeGroup;
-use crate::config::{BackendProblem, Limits, ServerConfig, Trust};
+use crate::config::{BackendProblem, ServerConfig, Trust};
 use crate::grpc::admin::AdminService;
 use crate::grpc::audit::AuditService;
 use crate::grpc::exchange::Exchange;
 use crate::grpc::forward::Forwarding;
 use crate::grpc::guard::Guard;
-use crate::grpc::limits::{Deadlines, Door};
 use crate::grpc::operator::OperatorService;
 use crate::grpc::restore::Restores;
 use crate::grpc::scale_to_zero::ScaleToZeroService;
 use crate::grpc::scaling::ScalingService;
+use crate::grpc::services::{Doors, Services, reflection, size, transport};
 use crate::grpc::signals::SignalsService;
 use crate::grpc::watch::WatchService;
 use crate::grpc::writes::WritesService;
@@ -61,15 +48,10 @@ use crate::scaling_figures;
 use crate::shutdown::{self, Remains};
 use crate::travel::Travel;
 use crate::waking::Waking;
+use crate::world::World;
 
 /// How often health, which clients ask by gRPC, follows readiness.
 const HEALTH_EVERY: Duration = Duration::from_millis(250);
-/// Preallocated, so that a sync need not wait for the file system to record a new length.
-const WAL_SEGMENT_BYTES: u64 = 16 << 20;
-/// Each is as large as the state, and saves a replay up to an eighth of the history.
-const REPLAY_STARTS: usize = 8;
-/// No header of ours comes near it.
-const HEADERS_BYTES_MAX: u32 = 16 << 10;
 
 /// Why a node does not run, or no longer does.
 #[derive(Debug, thiserror::Error)]
@@ -153,73 +135,6 @@ pub async fn serve_on(
 ) -> Result<(), ServeError> {
     let world = World::real(&config)?;
     serve_in(world, listeners, config, shutdown).await
-}
-
-/// What a node takes for granted, and a test or a simulator makes up: disk, network, clocks, and where replicas live.
-#[derive(Debug)]
-pub struct World {
-    pub disk: SharedDisk,
-    /// Size of a segment of the write-ahead log, which is written full of zeros before it is used.
-    pub wal_segment_bytes: u64,
-    /// Where the audit index lives; it is no part of the disk, because it is rebuilt when it is missing.
-    pub audit_index: Option<PathBuf>,
-    pub dial: Arc<dyn Dial>,
-    pub clock: Arc<dyn Clock>,
-    pub threading: Threading,
-    /// What the key that signs exports is made from, where nothing may depend on chance.
-    pub signing_seed: Option<[u8; 32]>,
-    /// Older snapshots that are kept as starts for replays.
-    pub replay_starts: usize,
-    /// Whether the node fetches from the others what its journal lacks.
-    pub fetch_history: bool,
-    /// When the write-ahead log writes, where it has no thread of its own.
-    pub pace: Option<Arc<dyn Pace>>,
-    /// Where replicas live, by the names that clusters are placed under.
-    pub backends: Backends,
-    /// Whether the leader asks for configured signals. A simulator has nobody to ask.
-    pub collecting: bool,
-    /// Is told of every step on the way of an action.
-    pub witness: Arc<dyn Witness>,
-    /// Is told, besides the figures, of what the node does.
-    pub onlooker: Arc<dyn NodeObserver>,
-}
-
-impl World {
-    /// The data folder, plain connections, the clocks of this machine, and the backends that the configuration names.
-    pub fn real(config: &ServerConfig) -> Result<World, ServeError> {
-        let disk = RealDisk::open(&config.data_dir).map_err(ServeError::DataDir)?;
-        note_program(&disk);
-        Ok(World {
-            disk: Arc::new(disk),
-            wal_segment_bytes: WAL_SEGMENT_BYTES,
-            audit_index: Some(config.data_dir.join("audit")),
-            dial: Arc::new(PlainDial),
-            clock: Arc::new(SystemClock),
-            threading: Threading::Thread,
-            signing_seed: None,
-            replay_starts: REPLAY_STARTS,
-            fetch_history: true,
-            pace: None,
-            backends: config.open_backends().map_err(ServeError::Backend)?,
-            collecting: true,
-            witness: Arc::new(Unwatched),
-            onlooker: Arc::new(NoObserver),
-        })
-    }
-}
-
-/// Notes in the folder which version opens it. A folder that a newer one wrote may hold what this one cannot read: then it stops when it
-/// comes to it, and this says which one does not.
-fn note_program(disk: &RealDisk) {
-    let ours = env!("CARGO_PKG_VERSION");
-    if let Some(noted) = loadline_log::noted_program(disk).filter(|noted| loadline_log::is_newer(noted, ours)) {
-        tracing::warn!(
-            "the data folder was written by version {noted}, and this is version {ours}: what it cannot read, {noted} can"
-        );
-    }
-    if let Err(error) = loadline_log::note_program(disk, ours) {
-        tracing::warn!("the version of this program could not be noted in the data folder: {error}");
-    }
 }
 
 /// Runs one node in a given world until `shutdown` resolves, or until it stops by itself, which is an error.
@@ -381,72 +296,6 @@ fn warn_if_open(config: &ServerConfig) {
     }
 }
 
-/// How connections are kept.
-fn transport(limits: &Limits) -> tonic::transport::Server {
-    tonic::transport::Server::builder()
-        .max_concurrent_streams(u32::try_from(limits.streams_max).unwrap_or(u32::MAX))
-        .http2_keepalive_interval(Some(limits.keepalive_interval))
-        .http2_keepalive_timeout(Some(limits.keepalive_timeout))
-        // No grace after it: calls and streams under way, those between nodes too, end by themselves.
-        .max_connection_age(limits.connection_age_max)
-        .http2_max_header_list_size(HEADERS_BYTES_MAX)
-}
-
-/// What callers may ask of a node.
-struct Services {
-    admin: AdminService,
-    scaling: ScalingService,
-    scale_to_zero: ScaleToZeroService,
-    signals: SignalsService,
-    writes: WritesService,
-    watch: WatchService,
-    operator: OperatorService,
-    audit: AuditService,
-}
-
-impl Services {
-    fn behind(self, doors: &Doors, guard: &Guard, limits: &Limits) -> Routes {
-        let (message_in, message_out) = (size(limits.message_in_max), size(limits.message_out_max));
-        let admin =
-            AdminServer::new(self.admin).max_decoding_message_size(message_in).max_encoding_message_size(message_out);
-        let scaling = ScalingServer::new(self.scaling)
-            .max_decoding_message_size(message_in)
-            .max_encoding_message_size(message_out);
-        let scale_to_zero = ScaleToZeroServer::new(self.scale_to_zero)
-            .max_decoding_message_size(message_in)
-            .max_encoding_message_size(message_out);
-        let signals = SignalsServer::new(self.signals)
-            .max_decoding_message_size(message_in)
-            .max_encoding_message_size(message_out);
-        let writes =
-            WritesServer::new(self.writes).max_decoding_message_size(message_in).max_encoding_message_size(message_out);
-        let watch =
-            WatchServer::new(self.watch).max_decoding_message_size(message_in).max_encoding_message_size(message_out);
-        let operator = OperatorServer::new(self.operator)
-            .max_decoding_message_size(message_in)
-            .max_encoding_message_size(message_out);
-        let audit =
-            AuditServer::new(self.audit).max_decoding_message_size(message_in).max_encoding_message_size(message_out);
-        Routes::default()
-            .add_service(doors.admin.named_layer(guard.named_layer(admin)))
-            .add_service(doors.scaling.named_layer(guard.named_layer(scaling)))
-            .add_service(doors.scale_to_zero.named_layer(guard.named_layer(scale_to_zero)))
-            .add_service(doors.signals.named_layer(guard.named_layer(signals)))
-            .add_service(doors.writes.named_layer(guard.named_layer(writes)))
-            .add_service(doors.watch.named_layer(guard.named_layer(watch)))
-            .add_service(doors.operator.named_layer(guard.named_layer(operator)))
-            .add_service(doors.audit.named_layer(guard.named_layer(audit)))
-    }
-}
-
-fn reflection() -> Result<ServerReflectionServer<impl ServerReflection>, ServeError> {
-    tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()
-        .map_err(ServeError::Reflection)
-}
-
 fn grpc_ended(ended: Result<Result<(), tonic::transport::Error>, tokio::task::JoinError>) -> ServeError {
     match ended {
         Ok(Err(error)) => ServeError::Grpc(error),
@@ -473,54 +322,6 @@ async fn ended_sql(pg: &mut Option<AbortOnDropHandle<io::Result<()>>>) -> ServeE
             Err(error) => ServeError::Pg(io::Error::other(error)),
         },
     }
-}
-
-/// The doors of the client services. Each has places of its own, so that a flood of one leaves room for the others:
-/// an operator can look at a node that is overrun.
-#[derive(Debug, Clone)]
-struct Doors {
-    admin: Door,
-    scaling: Door,
-    /// Of its own, so that many who wait for clusters to wake keep nobody from anything else.
-    scale_to_zero: Door,
-    /// Of its own, so that a flood of signals keeps nobody from changing a strategy.
-    signals: Door,
-    /// A stream has one place, however many callers share it.
-    writes: Door,
-    watch: Door,
-    operator: Door,
-    /// Of its own, so that many who read the past keep no operator from the present.
-    audit: Door,
-    helpers: Door,
-}
-
-impl Doors {
-    fn new(config: &ServerConfig, metrics: &Arc<Metrics>) -> Doors {
-        let limits = &config.limits;
-        let deadlines = Deadlines { default: limits.request_deadline, max: limits.request_deadline_max };
-        let door = |service, places| Door::new(service, places, deadlines, Arc::clone(metrics));
-        Doors {
-            admin: door("Admin", size(limits.requests_max)),
-            scaling: door("Scaling", size(limits.requests_max)),
-            scale_to_zero: door("ScaleToZero", size(limits.watches_max)),
-            signals: door("Signals", size(limits.requests_max)),
-            writes: door("Writes", size(limits.requests_max)),
-            watch: door("Watch", size(limits.watches_max)),
-            operator: door("Operator", size(limits.operator_calls_max)),
-            audit: door("Audit", size(limits.operator_calls_max)),
-            // Health can be watched, too.
-            helpers: door("other", size(limits.watches_max)),
-        }
-    }
-
-    fn all(&self) -> Vec<Door> {
-        let Doors { admin, scaling, scale_to_zero, signals, writes, watch, operator, audit, helpers: _ } = self.clone();
-        vec![admin, scaling, scale_to_zero, signals, writes, watch, operator, audit]
-    }
-}
-
-fn size(value: u64) -> usize {
-    usize::try_from(value).unwrap_or(usize::MAX)
 }
 
 fn node_config(config: &ServerConfig) -> NodeConfig {

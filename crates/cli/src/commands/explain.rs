@@ -15,7 +15,7 @@ use crate::console::Console;
 use crate::exit::{Exit, Failed};
 use crate::meter::Entries;
 use crate::noun::{Noun, Selection};
-use crate::output::scaling::explanation;
+use crate::output::explained::explanation;
 use crate::output::{Format, json_line, pretty, yaml_documents};
 
 pub(crate) async fn explain(args: &ExplainArgs, session: Session<'_>) -> Result<(), Failed> {

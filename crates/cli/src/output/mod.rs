@@ -3,6 +3,8 @@
 //! A [`View`] says what a thing looks like as a row and as an object; [`list`] and [`one`] put it into the format that
 //! was asked for. Not here: what is said on stderr (`console.rs`).
 
+mod actions;
+pub(crate) mod explained;
 pub(crate) mod idle;
 pub(crate) mod nodes;
 pub(crate) mod resources;

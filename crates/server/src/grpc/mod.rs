@@ -16,6 +16,7 @@ pub(crate) mod restore;
 pub(crate) mod scale_to_zero;
 pub(crate) mod scaling;
 mod search;
+pub(crate) mod services;
 pub(crate) mod signals;
 pub(crate) mod watch;
 pub(crate) mod writes;
