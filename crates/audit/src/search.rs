@@ -281,6 +281,16 @@ fn silent_row(index: LogIndex, at: Time, request: &Request, command: &Command) -
         source: Some(request.actor.source.clone()),
         proof: Some(proof_words(&request.actor.proof)),
         request_id: request.request_id.map(|id| id.to_string()),
-        what: "asked for, and nothing came of it: refused, a repeat, or so already".to_owned(),
+        what: format!("nothing came of it (refused, a repeat, or so already): {}", asked_words(command)),
+    }
+}
+
+/// What was asked for, as the log has it; a long one is cut off. What is secret in it shows itself as such.
+fn asked_words(command: &Command) -> String {
+    const LETTERS_MAX: usize = 200;
+    let whole = format!("{command:?}");
+    match whole.char_indices().nth(LETTERS_MAX) {
+        Some((cut, _)) => format!("{}...", &whole[..cut]),
+        None => whole,
     }
 }

@@ -85,7 +85,8 @@ fn signals_are_shown_to_whoever_asks_for_them() {
 fn what_was_refused_is_told_with_who_asked() {
     let world = lived();
     let refused = all(&world, &Wanted { actor: Some("mallory".into()), ..wanted() });
-    assert_eq!(refused, ["17 mallory asked for, and nothing came of it: refused, a repeat, or so already"]);
+    let asked = r#"DropCluster { name: "nothing", etag: None, allow_missing: false }"#;
+    assert_eq!(refused, [format!("17 mallory nothing came of it (refused, a repeat, or so already): {asked}")]);
 }
 
 #[test]
