@@ -148,6 +148,20 @@ impl Desired {
         self.changes.push(Change { alteration, reason });
     }
 
+    /// Whatever earlier strategies want that is not there is wanted by this one, for its reason. Nothing happens outside the
+    /// strategy's scope.
+    pub(crate) fn take_over(&mut self, reason: &Reason) {
+        let Some((kind, _)) = self.stage else { return };
+        for place in 0..self.wanted.len() {
+            let Wanted { replica, by } = &self.wanted[place];
+            if by.is_none() || !self.may_touch(&replica.name) {
+                continue;
+            }
+            self.changes.push(Change { alteration: Alteration::Added(replica.clone()), reason: reason.clone() });
+            self.wanted[place].by = Some(Attribution { kind: Some(kind), reason: reason.clone() });
+        }
+    }
+
     /// Wants the replica of this name no longer. Nothing happens outside the strategy's scope.
     pub(crate) fn remove(&mut self, name: &Key, reason: Reason) {
         let Some((kind, _)) = self.stage.filter(|_| self.may_touch(name)) else { return };

@@ -32,7 +32,7 @@ pub(crate) fn decide(question: &Question<'_>, desired: &mut Desired, steps: &mut
         _ => None,
     };
     let suspended = taken_away.filter(|_| view.replicas.is_empty()).is_some();
-    if let Some(verdict) = woken_by_schedule(question, desired) {
+    if let Some(verdict) = woken_by_schedule(question, suspended, desired) {
         return Ok(verdict);
     }
     let kept_until = view.wake.map(|wake| wake.holds_until(times)).filter(|until| view.now <= *until);
@@ -103,14 +103,21 @@ fn suspend(question: &Question<'_>, reason: Reason, desired: &mut Desired) -> Re
 
 /// A profile had the cluster suspended and has ended: what it took away comes back, once, however late that is seen. What was
 /// taken away since is another matter.
-fn woken_by_schedule(question: &Question<'_>, desired: &mut Desired) -> Option<Verdict> {
+fn woken_by_schedule(question: &Question<'_>, suspended: bool, desired: &mut Desired) -> Option<Verdict> {
     let woken_at = question.woken_at?;
     let Memory::Suspended(replicas) = &question.state.memory else { return None };
-    if question.state.last_change_at.is_some_and(|changed| changed >= woken_at) || desired.has_additions() {
+    if question.state.last_change_at.is_some_and(|changed| changed >= woken_at) {
         return None;
     }
-    for replica in replicas {
-        desired.add(replica.clone(), Reason::WokenBySchedule);
+    match (desired.has_additions(), suspended) {
+        // Another strategy wants replicas again. It would have had them all along but for this one, which lets them be now.
+        (true, true) => desired.take_over(&Reason::WokenBySchedule),
+        (true, false) => return None,
+        (false, _) => {
+            for replica in replicas {
+                desired.add(replica.clone(), Reason::WokenBySchedule);
+            }
+        }
     }
     Some(Verdict::now(Reason::WokenBySchedule))
 }

@@ -112,6 +112,7 @@ conversations! {
     a_scale_up_begins_records_verifies_and_completes,
     a_schedule_changes_size_and_minimum_by_the_wall_clock,
     a_schedule_suspends_a_cluster_and_wakes_it_once,
+    a_schedule_wakes_a_cluster_that_another_strategy_wants_to_run,
     a_signal_counts_to_the_moment_it_is_stale,
     a_signal_says_how_old_it_is_and_a_stale_one_holds,
     a_step_that_was_left_out_starts_no_cooldown,
