@@ -130,6 +130,9 @@ mod tests {
         assert!(!format!("{value:?}").contains("4567"));
         let options = Options { token: Some(Secret::new("llt_0123_4567")), ..Options::default() };
         assert!(!format!("{options:?}").contains("4567"));
+        let shown = format!("{:?}", Client::connect(Endpoints::parse(["a:1"]).unwrap(), options));
+        // "4567", and the same as numbers.
+        assert!(!shown.contains("4567") && !shown.contains("52, 53, 54, 55"), "{shown}");
         assert_eq!(bearer(&Secret::new("a\u{7f}b")).to_str().unwrap(), "Bearer invalid");
     }
 }

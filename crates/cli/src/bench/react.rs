@@ -48,7 +48,7 @@ pub(super) async fn measure(samples: u32, stage: &mut Stage<'_>) -> Result<Vec<R
     let (mut idle, mut loaded) = (Vec::new(), Vec::new());
     let mut next = 0..clusters;
     // As collectors do, and not a call for each.
-    let mut signals = leader.signal_stream(SignalOptions::of("bench-used".to_owned()));
+    let mut signals = leader.signal_stream(SignalOptions::of("bench-used"));
     for round in 1..=stage.args.rounds {
         stage.tell(&format!("react: round {round} of {}, idle", stage.args.rounds));
         stage.yardstick().await?;

@@ -34,7 +34,7 @@ use crate::types::{Entry, EntryPayload, LogId, Payload, Receipts, SnapshotMeta, 
 const BATCH_MAX: usize = 128;
 
 /// How often readers see how far a node is that applies its log once more after a restart. It is far behind anyway, and among many
-/// clusters a copy of each that is touched after every publication took a third of the time; once a second, still a sixth.
+/// clusters a copy of each that is touched after every publication took a third of the time.
 const SHOWN_EVERY: Duration = Duration::from_secs(5);
 
 /// What a state machine needs besides its own state.
