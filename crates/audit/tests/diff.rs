@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test, its helpers too")]
 
-mod world;
-
+use crate::world::{World, replica};
 use loadline_audit::diff::{DiffError, Difference, What, diff};
 use loadline_audit::{Moment, Start};
 use loadline_state_machine::{Command, NodeNumber, OptionValue, Seen, Span, StrategyKind};
-use world::{World, replica};
 
 fn between(world: &World, from: u64, to: u64) -> Difference {
     diff(world, Start::Beginning, Moment::Index(from), Moment::Index(to), || {}).unwrap()

@@ -2,17 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test, its helpers too")]
 
-mod world;
-
 use std::collections::BTreeMap;
 
+use crate::world::{World, replica};
 use loadline_audit::explain::{Explainer, Story};
 use loadline_audit::{Moment, Scanned, Source, SourceError, Start, Trail, TrailError, replay};
 use loadline_log::{JournalError, JournalRecord};
 use loadline_state_machine::{
     ActionId, Command, Fact, OptionValue, Outcome, ResourceKind, ResourceName, Seen, Span, State, StrategyKind,
 };
-use world::{World, replica};
 
 /// A burst of use: the strategy is changed by somebody else, the first call fails, the second one works, and the replica is seen.
 fn lived() -> (World, ActionId) {

@@ -2,12 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test, its helpers too")]
 
-mod world;
-
+use crate::world;
+use crate::world::World;
 use loadline_audit::search::{Found, Kind, Wanted, search};
 use loadline_audit::{Scanned, Trail, TrailNames};
 use loadline_state_machine::{Command, OptionValue, Seen, Span, StrategyKind, Time};
-use world::World;
 
 fn lived() -> World {
     let mut world = World::new();

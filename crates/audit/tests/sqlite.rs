@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test, its helpers too")]
 
-mod world;
-
+use crate::world::{World, replica};
 use loadline_audit::sqlite::{About, write};
 use loadline_audit::{Moment, Start};
 use loadline_state_machine::{OptionValue, Seen, Span, StrategyKind};
 use rusqlite::Connection;
-use world::{World, replica};
 
 /// A cluster that gets a replica, a user who changes her mind, and a cluster that goes.
 fn lived() -> World {

@@ -1,10 +1,8 @@
 //! Histories that are at rest: an export or the folder of a stopped node, and no group to ask.
 
-mod support;
-
 use std::path::{Path, PathBuf};
 
-use support::Desk;
+use crate::support::Desk;
 
 /// A made-up day of twelve clusters, as a node kept and exported it.
 fn golden(name: &str) -> String {

@@ -1,10 +1,8 @@
 //! The benchmarks that run whole groups, each for a moment: that they end, and that what they print has its shape. What the figures
 //! are is not asked: this is a build for debugging on a busy machine.
 
-mod support;
-
+use crate::support::Desk;
 use serde_json::Value;
-use support::Desk;
 
 /// Runs one benchmark and checks what all have in common. Gives its rows.
 fn rows(desk: &Desk, words: &[&str]) -> Vec<Value> {

@@ -1,16 +1,12 @@
 //! What a newcomer sees: a cluster that scales on this machine, while its leader is killed.
 
-mod support;
-
 use std::process::Stdio;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
+use crate::support::{Desk, alone, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use support::{Desk, eventually};
-
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// A group with its demo, which is stopped when the test ends, however it ends.
 struct Demo {
@@ -20,7 +16,7 @@ struct Demo {
 
 impl Demo {
     fn start() -> Demo {
-        let demo = Demo { _alone: ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner), desk: Desk::new() };
+        let demo = Demo { _alone: alone(), desk: Desk::new() };
         let ended = demo.desk.run(&["dev", "--detach", "--grpc-port", "0", "--http-port", "0"]);
         assert_eq!(ended.code, 0, "{ended:?}\n{}", demo.logs());
         assert!(ended.err.contains("load demo --shape idle"), "{}", ended.err);

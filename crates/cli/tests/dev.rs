@@ -1,21 +1,17 @@
 //! A newcomer's way: three real nodes on this machine, everything the command line can do with them, and their end.
 
-mod support;
-
+use crate::support;
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
+use std::sync::MutexGuard;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::support::{Desk, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use support::{Desk, eventually};
-
-/// Groups run one after the other: three nodes are plenty for a small machine.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// A group that is stopped when the test ends, however it ends.
 struct Group {
@@ -26,12 +22,8 @@ struct Group {
 const FREE_PORTS: [&str; 4] = ["--grpc-port", "0", "--http-port", "0"];
 
 impl Group {
-    fn alone() -> MutexGuard<'static, ()> {
-        ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn start() -> Group {
-        let group = Group { _alone: Group::alone(), desk: Desk::new() };
+        let group = Group { _alone: support::alone(), desk: Desk::new() };
         let words: Vec<&str> = ["dev", "--detach", "--no-demo"].into_iter().chain(FREE_PORTS).collect();
         let ended = group.desk.run(&words);
         assert_eq!(ended.code, 0, "{ended:?}\n{}", group.logs());
@@ -406,7 +398,7 @@ fn nodes_die_with_a_supervisor_that_had_no_time_to_stop_them() {
 
 #[test]
 fn a_group_in_the_foreground_ends_with_ctrl_c_and_an_ephemeral_one_leaves_nothing() {
-    let _alone = Group::alone();
+    let _alone = support::alone();
     let desk = Desk::new().with("TMPDIR", &std::env::temp_dir().display().to_string());
     let words: Vec<&str> =
         ["dev", "--ephemeral", "--no-demo", "--nodes", "1", "-o", "jsonl"].into_iter().chain(FREE_PORTS).collect();

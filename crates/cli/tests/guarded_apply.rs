@@ -1,10 +1,8 @@
 //! `apply --if-revision`: what somebody looked at decides, and nothing is written if it is not so any more.
 
-mod support;
-
 use std::process::{Child, Stdio};
 
-use support::{Desk, eventually, nobody};
+use crate::support::{Desk, eventually, nobody};
 
 /// A node of its own with two clusters, of which one is ruled. It ends with the test.
 struct Group {

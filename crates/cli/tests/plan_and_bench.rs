@@ -1,9 +1,7 @@
 //! `plan` and `bench`, as somebody without a group runs them.
 
-mod support;
-
+use crate::support::Desk;
 use serde_json::{Value, json};
-use support::Desk;
 
 const CASES: &str = include_str!("../../state-machine/tests/data/decisions.jsonl");
 

@@ -1,10 +1,8 @@
 //! `loadline sql` and the roles, from the first command to the last refusal, with the real binary.
 
-mod support;
-
 use std::process::{Child, Stdio};
 
-use support::{Desk, Ended, eventually, nobody};
+use crate::support::{Desk, Ended, eventually, nobody};
 
 #[test]
 fn sql_finds_the_nodes_of_dev_through_the_context() {

@@ -1,10 +1,8 @@
 //! Everything that the command line does, or refuses, without a node to speak to.
 
-mod support;
-
 use std::process::Stdio;
 
-use support::{Desk, nobody};
+use crate::support::{Desk, nobody};
 
 #[test]
 fn a_mistake_on_the_command_line_is_exit_code_2_with_a_suggestion() {

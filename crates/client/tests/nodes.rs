@@ -1,13 +1,11 @@
 //! Looking at every node, and moving snapshots.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::support::{FakeNode, Reply, client_at, client_of, nobody};
 use loadline_client::v1::{NodeStatus, Peer, SnapshotData};
 use loadline_client::{NodeReport, SnapshotPart};
-use support::{FakeNode, Reply, client_at, client_of, nobody};
 
 fn peer(id: u64, node: &str) -> Peer {
     Peer { id, name: format!("n{id}"), address: node.to_owned() }

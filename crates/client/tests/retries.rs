@@ -1,13 +1,12 @@
 //! What is sent again, what is not, and under which id.
 
-mod support;
-
+use crate::support;
 use std::time::Duration;
 
+use crate::support::{FakeNode, Reply, client_at, client_of, nobody, quick, refusal};
 use loadline_client::v1::change::Change as Step;
 use loadline_client::v1::{Cluster, CreateClusterRequest};
 use loadline_client::{Client, Endpoints, Error, Kind, Options, Reading, Writing};
-use support::{FakeNode, Reply, client_at, client_of, nobody, quick, refusal};
 use tonic::{Code, Status};
 
 fn create(name: &str) -> Step {

@@ -1,20 +1,18 @@
 //! A stream of reports goes on at another node where the last one stopped: nothing lost, nothing counted twice.
 
-mod support;
-
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use crate::support::{client_at, nobody, quick, refusal, wire};
 use futures::{FutureExt as _, Stream};
 use loadline_client::v1::signals_server::{Signals, SignalsServer};
 use loadline_client::v1::{
     ClusterSignals, Observation, ReportSignalsRequest, ReportSignalsResponse, cluster_signals, observation,
 };
 use loadline_client::{Acknowledged, Client, Endpoints, Error, Numbering, Options, SignalOptions, SignalStream, Tally};
-use support::{client_at, nobody, quick, refusal, wire};
 use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 use tokio_stream::wrappers::TcpListenerStream;

@@ -1,13 +1,11 @@
 //! A watch goes on at another node where the last one stopped: nothing missing, nothing twice.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{FakeNode, WatchEnd, client_at, client_of, cluster, nobody, refusal};
 use loadline_client::v1::watch_response::Body;
 use loadline_client::v1::{Changes, ResourceChange, Snapshot, WatchResponse};
 use loadline_client::{Error, Kind, Watch, WatchEvent, WatchOptions};
-use support::{FakeNode, WatchEnd, client_at, client_of, cluster, nobody, refusal};
 use tonic::{Code, Status};
 
 fn snapshot(revision: u64, names: &[&str], complete: bool) -> WatchResponse {

@@ -1,12 +1,11 @@
 //! Callers that share a stream of writes: each gets its own answer, and a broken stream costs nobody a write or a second one.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use crate::support::quick;
 use futures::Stream;
 use loadline_client::v1::tagged_answer::Answer;
 use loadline_client::v1::tagged_write::Write;
@@ -16,7 +15,6 @@ use loadline_client::v1::{
     WriteResponse,
 };
 use loadline_client::{Client, Endpoints, Error, Options, ScalingWrite, Writing};
-use support::quick;
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Code, Request, Response, Status, Streaming};

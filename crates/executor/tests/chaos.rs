@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod model;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::model::{Faults, Model, Node, audit, place};
 use loadline_executor::backends::scripted::{LedgerEvent, Script};
 use loadline_state_machine::{ActionStatus, Conclusion};
-use model::{Faults, Model, Node, audit, place};
 use tokio::time::sleep;
 
 const CLUSTERS: usize = 120;

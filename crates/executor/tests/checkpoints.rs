@@ -3,18 +3,16 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod model;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::model::{Model, Node, PLACE, audit, place};
 use loadline_executor::Capabilities;
 use loadline_executor::backends::scripted::{LedgerEvent, Script, Scripted};
 use loadline_state_machine::{
     ActionStatus, ClusterId, ClusterRef, ClusterReport, Command, Observation, Options, Seen, Span, State, StrategyKind,
     TargetName,
 };
-use model::{Model, Node, PLACE, audit, place};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 

@@ -3,18 +3,16 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod model;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::model::{Gate, Model, Node, PLACE, audit, place};
 use loadline_executor::backends::scripted::{LedgerEvent, Script, Scripted};
 use loadline_executor::{
     Answering, Backend, Backends, Capabilities, ClusterAddress, Found, ObservedReplica, Order, Settings, Step,
     Unwatched,
 };
 use loadline_state_machine::{ActionStatus, Command, Epoch, Report, State};
-use model::{Gate, Model, Node, PLACE, audit, place};
 use tokio::time::{Instant, sleep, timeout};
 
 const PATIENCE: Duration = Duration::from_secs(120);

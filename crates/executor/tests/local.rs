@@ -1,17 +1,16 @@
 //! Local replicas, as real processes: what they promise, and what they do for who asks.
 
-mod local_support;
-
+use crate::local_support;
 use std::time::Duration;
 
+use crate::local_support::{
+    Machine, create, create_of, epoch, found, incarnation, life, order, refused, request, seen, sees_one, signal,
+    state_of, until,
+};
 use loadline_executor::backends::local::LocalSize;
 use loadline_executor::conformance::{self, Subject};
 use loadline_executor::{Backend as _, CallError, Found};
 use loadline_state_machine::{Call, DrainResult, ReplicaLife, Report};
-use local_support::{
-    Machine, create, create_of, epoch, found, incarnation, life, order, refused, request, seen, sees_one, signal,
-    state_of, until,
-};
 use nix::sys::signal::Signal;
 
 #[tokio::test(flavor = "multi_thread")]

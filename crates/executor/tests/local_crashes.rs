@@ -1,13 +1,11 @@
 //! Nodes that are killed or stopped in the middle of an order for local replicas, as real processes: whatever the next leader does,
 //! and whenever the old one goes on, there is one replica, and what was found holds.
 
-mod local_support;
-
-use loadline_executor::{Backend as _, CallError, Found};
-use loadline_state_machine::{Call, Report};
-use local_support::{
+use crate::local_support::{
     Machine, Sender, create, create_of, epoch, found, incarnation, life, order, seen, sees_one, signal, state_of, until,
 };
+use loadline_executor::{Backend as _, CallError, Found};
+use loadline_state_machine::{Call, Report};
 use nix::sys::signal::Signal;
 
 #[tokio::test]

@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod model;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::model::{Faults, Model, Node, audit, place};
 use loadline_executor::Backends;
 use loadline_executor::backends::scripted::{LedgerEvent, Script, Scripted};
 use loadline_state_machine::{ActionStatus, ClusterId, State};
-use model::{Faults, Model, Node, audit, place};
 use tokio::time::{Instant, sleep};
 
 const PATIENCE: Duration = Duration::from_secs(120);

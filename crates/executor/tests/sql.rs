@@ -1,16 +1,14 @@
 //! The SQL backend against a real PostgreSQL, whose tables and functions stand for a catalog: the suite, the ways in which a call
 //! goes wrong, and what is left without a ledger.
 
-mod sql_support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::sql_support::{Database, create, epoch, life, order, tls_server};
 use loadline_executor::backends::sql::{Sql, SqlConfig};
 use loadline_executor::conformance::{self, Subject, suite};
 use loadline_executor::{Backend, CallError, ClusterAddress, Found, ObservedReplica, Order};
 use loadline_state_machine::{Call, DrainResult, Report};
-use sql_support::{Database, create, epoch, life, order, tls_server};
 
 const SHORT: Duration = Duration::from_millis(500);
 

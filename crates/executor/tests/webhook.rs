@@ -1,17 +1,16 @@
 //! The webhook backend against the reference receiver, over real sockets: the suite, the ways in which a call goes wrong, and who is
 //! trusted.
 
-mod webhook_support;
-
+use crate::webhook_support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::webhook_support::{Site, create, epoch, order, secrets, tls_site};
 use loadline_executor::backends::settings::Secret;
 use loadline_executor::backends::webhook::receiver::Trouble;
 use loadline_executor::conformance::{Subject, suite};
 use loadline_executor::{Backend, CallError, Found, Order};
 use loadline_state_machine::{Call, ReplicaLife, Report};
-use webhook_support::{Site, create, epoch, order, secrets, tls_site};
 
 /// What a call that is not answered takes in these tests.
 const SHORT: Duration = Duration::from_millis(400);

@@ -2,14 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
-mod common;
-
+use crate::common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::impostor::Impostor;
-use common::{Group, create_cluster, dial, eventually, expect_err};
+use crate::common::impostor::Impostor;
+use crate::common::{Group, create_cluster, dial, eventually, expect_err};
 use loadline_api::raft as wire;
 use loadline_raft_node::{ProposeError, StopReason};
 use loadline_state_machine::{CHECKPOINT_EVERY, Command, Hash, LogIndex};

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
-mod common;
-
-use common::{Group, create_cluster, eventually, expect_err};
+use crate::common::{Group, create_cluster, eventually, expect_err};
 use loadline_raft_node::ProposeError;
 
 const RESERVE: u64 = 8 << 20;

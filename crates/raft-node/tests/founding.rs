@@ -2,10 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
-mod common;
-
-use common::impostor::Impostor;
-use common::{Group, Member, eventually, expect_err};
+use crate::common;
+use crate::common::impostor::Impostor;
+use crate::common::{Group, Member, eventually, expect_err};
 use loadline_api::raft as wire;
 use loadline_raft_node::{MembershipError, Role};
 

@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{Group, Member, eventually, request};
+use crate::common::{Group, Member, eventually, request};
 use loadline_raft_node::{Node, NodeConfig, NodeObserver};
 use loadline_state_machine::{Command, Hash, JournalEntry, LogIndex, State};
 

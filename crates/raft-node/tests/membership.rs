@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{Group, Member, create_cluster, eventually, expect_err};
+use crate::common::{Group, Member, create_cluster, eventually, expect_err};
 use loadline_raft_node::{MembershipError, ProposeError, Role};
 use tokio::task::JoinHandle;
 

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::{Group, create_cluster, eventually, expect_err, request};
+use crate::common::{Group, create_cluster, eventually, expect_err, request};
 use loadline_log::snapshot;
 use loadline_raft_node::{FeedError, NodeConfig};
 use loadline_state_machine::{Answer, Command, Hash, JournalEntry, LogIndex, State};

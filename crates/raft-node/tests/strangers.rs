@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
-mod common;
-
 use std::io::Write;
 use std::net::TcpStream;
 
-use common::{DEADLINE, Group, Member, dial, eventually, expect_err, request_id};
+use crate::common::{DEADLINE, Group, Member, dial, eventually, expect_err, request_id};
 use futures::stream;
 use loadline_api::raft as wire;
 use loadline_raft_node::StopReason;

@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{create_cluster, eventually};
+use crate::common::{create_cluster, eventually};
 use loadline_log::{ModelDisk, RealDisk, SharedDisk, Threading};
 use loadline_raft_node::{Node, NodeConfig, NodeObserver, PlainDial, Role, StartError, SystemClock, seed_randomness};
 use loadline_state_machine::{JournalEntry, LogIndex, ResourceName, audit};

@@ -2,14 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
-mod common;
-
+use crate::common;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{Group, create_cluster, eventually, expect_err, request};
+use crate::common::{Group, create_cluster, eventually, expect_err, request};
 use loadline_raft_node::{Consistency, ProposeError, REQUEST_BYTES_MAX};
 use loadline_state_machine::{Command, LogIndex, NodeNumber, Rejection, Request, RulesVersion, Time};
 

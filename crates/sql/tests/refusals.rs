@@ -1,10 +1,8 @@
 //! What the state machine refuses, told in SQL; and transactions, which are all or nothing.
 
-mod world;
-
+use crate::world::World;
 use loadline_sql::SqlState;
 use loadline_state_machine::{Command, StrategyKind, TargetName};
-use world::World;
 
 /// The statement is refused with this state and message, at `^` if there is one in it.
 #[track_caller]

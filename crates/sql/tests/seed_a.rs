@@ -2,11 +2,9 @@
 //! by section, and what the text says it does. Here against the state machine itself; what is asked for of the tables is
 //! shown where the tables are.
 
-mod world;
-
+use crate::world::{Answer, World};
 use loadline_sql::{SqlState, Statement, parse};
 use loadline_state_machine::{OptionValue, StrategyKind, TargetName};
-use world::{Answer, World};
 
 fn cluster(name: &str) -> TargetName {
     TargetName::Cluster(name.to_owned())

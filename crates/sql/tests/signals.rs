@@ -1,10 +1,8 @@
 //! Signals in SQL: what is written, what it asks for, what is shown, and where a mistake is.
 
-mod world;
-
+use crate::world::{Answer, World};
 use loadline_sql::{SqlState, parse};
 use loadline_state_machine::{Collected, CollectedOutcome, Command, OptionValue, Options, SignalKind, Span, Target};
-use world::{Answer, World};
 
 #[track_caller]
 fn check(text: &str, printed: &str) {

@@ -1,10 +1,8 @@
 //! `INSERT`, `UPDATE` and `DELETE` on the tables, against the state machine itself.
 
-mod world;
-
+use crate::world::{Answer, World};
 use loadline_sql::tables::Value;
 use loadline_state_machine::{Command, Options, StrategyKind, TargetName};
-use world::{Answer, World};
 
 const STRATEGIES: &str = "SELECT strategy_type, cluster_id IS NULL, cluster_pattern, config, enabled \
                           FROM mz_internal.mz_scaling_strategies ORDER BY id";

@@ -1,8 +1,6 @@
 //! The hash chain: equal exactly when the same entries had the same consequences in the same order.
 
-mod common;
-
-use common::{NOON, World, anonymous, create_cluster};
+use crate::common::{NOON, World, anonymous, create_cluster};
 use loadline_state_machine::{
     CHECKPOINT_EVERY, CHECKPOINTS_KEPT, Command, Entry, Hash, LogIndex, Sealed, Span, State, apply, pass,
 };

@@ -1,11 +1,9 @@
 //! The codes of scaling that programs and dashboards go by, pinned as text: one that vanishes or changes its meaning breaks
 //! somebody's alert. New ones may come.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::{golden_file, rewriting, write_golden_file};
+use crate::common::{golden_file, rewriting, write_golden_file};
 use loadline_state_machine::{ActionStatus, Brake, ChangeCause, Conclusion, FailureReason, Reason, StrategyKind};
 
 fn all() -> Vec<(&'static str, Vec<(&'static str, &'static str)>)> {

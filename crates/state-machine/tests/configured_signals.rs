@@ -1,8 +1,6 @@
 //! Signals that somebody configures: how they come and go, what their values become, and that no secret gets in.
 
-mod common;
-
-use common::{World, anonymous, create_cluster, restore_commands, set, signal_samples};
+use crate::common::{World, anonymous, create_cluster, restore_commands, set, signal_samples};
 use loadline_state_machine::{
     ClusterId, Collected, CollectedOutcome, Command, Epoch, Event, NodeNumber, Options, PushedValue, Receipt,
     Rejection, Revision, ScalingRejection, Sealed, SignalKind, SignalOptionProblem, SignalRejection, Span, TargetName,

@@ -3,13 +3,12 @@
 //! `LOADLINE_GOLDEN=rewrite` adds a line for what is new. It never changes a line that is there: whoever wants that must
 //! delete the line by hand, and be sure that no log with it exists anywhere.
 
-mod common;
-
+use crate::common;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use common::{NOON, World, anonymous, create_cluster, create_size, golden_file, identified, request_id};
-use common::{restore_commands, rewriting, samples, say_scaling, set, write_golden_file};
+use crate::common::{NOON, World, anonymous, create_cluster, create_size, golden_file, identified, request_id};
+use crate::common::{restore_commands, rewriting, samples, say_scaling, set, write_golden_file};
 use loadline_state_machine::{
     Actor, Cause, Command, DecodeError, Entry, Event, Hash, LogIndex, NodeNumber, RULES_VERSION_MAX, Receipt, Request,
     RulesVersion, Sealed, Span, State, apply, decode_caused_events, encode_caused_events, pass,

@@ -1,8 +1,6 @@
 //! Any bytes are a value or an error: never a panic, never more memory than in proportion to the input.
 
-mod common;
-
-use common::{World, create_cluster, create_size, identified, request_id, samples, set};
+use crate::common::{World, create_cluster, create_size, identified, request_id, samples, set};
 use loadline_state_machine::{
     Command, DecodeError, Hash, LogIndex, Receipt, Request, Revision, Sealed, State, apply, decode_caused_events,
     encode_caused_events,

@@ -1,8 +1,7 @@
 //! A state full of strategies, signals and operations, damaged in every bit: it is refused, or it can be worked with.
 
-mod common;
-
-use common::{World, create_cluster, create_size, samples, set};
+use crate::common;
+use crate::common::{World, create_cluster, create_size, samples, set};
 use loadline_state_machine::{
     ActionStatus, ClusterRef, ClusterReport, Command, Entry, Hash, LogIndex, NodeNumber, NoticeKind, Observation,
     Options, Outcome, Report, Sealed, Seen, Span, State, StrategyKind, TargetName, apply,

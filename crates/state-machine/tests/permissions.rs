@@ -1,10 +1,8 @@
 //! The permission matrix: every command times every kind of caller, as one table.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::{World, access_samples, create_cluster, create_size, proven, set, signal_samples};
+use crate::common::{World, access_samples, create_cluster, create_size, proven, set, signal_samples};
 use loadline_state_machine::{
     ActionId, ClusterRef, ClusterReport, Command, Epoch, Hash, LogIndex, NodeNumber, Observation, Options, Outcome,
     PasswordChange, Proof, PushedValue, RejectionClass, Request, Revision, RulesVersion, Seen, SignalKind, Span,

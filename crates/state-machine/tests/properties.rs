@@ -1,10 +1,9 @@
 //! What holds after any sequence of commands, whatever they are.
 
-mod common;
-
+use crate::common;
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{NOON, World, access_samples, proven, request_id};
+use crate::common::{NOON, World, access_samples, proven, request_id};
 use loadline_state_machine::{
     Actor, Applied, Cluster, Command, Entry, Epoch, Event, Hash, LogIndex, NodeNumber, PasswordChange, Proof, Receipt,
     Request, Resource, ResourceName, Revision, Role, RulesVersion, Sealed, SettingView, Size, Span, State, Time,

@@ -1,10 +1,8 @@
 //! The codes that programs branch on and the words that people read, pinned as text.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::{golden_file, rewriting, samples, write_golden_file};
+use crate::common::{golden_file, rewriting, samples, write_golden_file};
 
 #[test]
 fn every_rejection_has_a_code_a_class_a_field_and_says_what_would_be_right() {

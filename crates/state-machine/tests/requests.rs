@@ -1,8 +1,6 @@
 //! A retry is not a second request: what is remembered, for how long, and what is refused instead of being done twice.
 
-mod common;
-
-use common::{NOON, World, anonymous, create_cluster, identified, request_id, set};
+use crate::common::{NOON, World, anonymous, create_cluster, identified, request_id, set};
 use loadline_state_machine::{
     Actor, Answer, COMMANDS_PER_REQUEST_MAX, Command, Done, LogIndex, NodeNumber, Receipt, Refused, Rejection, Request,
     RequestId, Span, Time,

@@ -1,8 +1,8 @@
 //! Restoring a backup of another group, of a hostile one, and what stays ours.
 
-mod common;
-
-use common::{NOON, World, anonymous, create_cluster, create_size, identified, request_id, restore_commands, set};
+use crate::common::{
+    NOON, World, anonymous, create_cluster, create_size, identified, request_id, restore_commands, set,
+};
 use loadline_state_machine::{
     Answer, ClusterId, Command, Done, Epoch, Hash, LogIndex, NodeNumber, RESTORE_CHUNK_BYTES_MAX, Receipt, Refused,
     Rejection, Revision, Span, State,

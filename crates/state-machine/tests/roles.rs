@@ -1,8 +1,7 @@
 //! How roles come, change and go, and what holds whatever is done with them.
 
-mod common;
-
-use common::{World, access_samples, anonymous, create_cluster, proven, request_id, restore_commands};
+use crate::common;
+use crate::common::{World, access_samples, anonymous, create_cluster, proven, request_id, restore_commands};
 use loadline_state_machine::{
     Actor, Answer, Command, Entry, Event, Field, Hash, PasswordChange, Proof, Rejection, RejectionClass, Request,
     Resource, ResourceName, RoleView, ScramVerifier, Sealed, Span, State, UsageOn,

@@ -1,8 +1,6 @@
 //! What suspending was worth: days that were worked out by hand, and what the state says about them.
 
-mod common;
-
-use common::{World, claim, create_cluster, set};
+use crate::common::{World, claim, create_cluster, set};
 use loadline_state_machine::{
     Call, ClusterId, ClusterRef, ClusterReport, Command, Day, NodeNumber, Observation, Options, Outcome, Report, Seen,
     Span, StrategyKind, TargetName, Time, WakeReason,

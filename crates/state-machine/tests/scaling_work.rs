@@ -1,8 +1,7 @@
 //! How much work one entry does: what changed, in bounded portions, the oldest first.
 
-mod common;
-
-use common::{World, create_cluster, create_size, set};
+use crate::common;
+use crate::common::{World, create_cluster, create_size, set};
 use loadline_state_machine::{
     Applied, ClusterId, ClusterRef, ClusterReport, Command, Entry, Event, NodeNumber, Observation, Options, Sealed,
     Seen, Span, StrategyKind, TargetName, apply,

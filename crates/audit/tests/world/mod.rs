@@ -1,6 +1,6 @@
 //! A small world that keeps its history: what happens in it is done to a real state machine, and recorded as a node records it.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
+#![allow(unreachable_pub, reason = "the tests beside it use this")]
 
 use std::ops::RangeInclusive;
 

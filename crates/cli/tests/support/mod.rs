@@ -1,11 +1,18 @@
 //! Runs the real binary with a home of its own.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
+#![allow(unreachable_pub, reason = "the tests beside it use this")]
 
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// Groups of `dev` run one after the other: three nodes are plenty for a small machine.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A folder in which a user works, and the variables that user has set.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Nodes that answer as a test tells them to, behind a wire that can be cut.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
+#![allow(unreachable_pub, reason = "the tests beside it use this")]
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;

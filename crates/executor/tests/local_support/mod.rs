@@ -1,7 +1,5 @@
 //! A folder with local replicas that goes away with them, and processes that do not outlive their test.
-#![allow(dead_code, reason = "not every test file uses everything")]
 
-use std::fmt::Debug;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -239,8 +237,4 @@ pub(crate) async fn request(address: &str, words: &str) -> std::io::Result<Strin
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;
     Ok(answer)
-}
-
-pub(crate) fn shows(value: &impl Debug) -> String {
-    format!("{value:?}")
 }

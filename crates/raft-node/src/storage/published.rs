@@ -15,7 +15,7 @@ use crate::types::{LogId, StoredMembership};
 /// Happenings kept in memory: enough for a watcher to be some seconds late at full load.
 const RECENT_MAX: usize = 8_192;
 /// And at most so many bytes of events, for entries that are large. In pieces they take several times as much memory.
-const RECENT_BYTES_MAX: usize = 4 << 20;
+const RECENT_BYTES_MAX: usize = 2 << 20;
 
 /// Everything that one entry of the log brought about.
 #[derive(Debug, Clone, PartialEq)]

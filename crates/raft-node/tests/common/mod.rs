@@ -1,7 +1,6 @@
 //! A group of nodes in one process, over real loopback connections. Each node has a runtime of its own, so that killing
 //! it ends all of it at once: tasks, connections, files, as the death of a process would.
 
-#![allow(dead_code, reason = "every test file uses its own part of this")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
 pub(crate) mod impostor;

@@ -118,7 +118,6 @@ impl World {
         })
     }
 
-    #[allow(dead_code, reason = "not every test asks")]
     /// The rows of a query, each as one text.
     #[track_caller]
     pub(crate) fn rows(&self, text: &str) -> Vec<String> {
@@ -189,7 +188,6 @@ impl World {
         receipt.result.map_err(|refused| change.refused_request(read, &refused))
     }
 
-    #[allow(dead_code, reason = "not every test looks")]
     /// The options of a strategy as they are stored, without their version.
     pub(crate) fn options(&self, target: &TargetName, kind: StrategyKind) -> Option<Vec<(String, OptionValue)>> {
         let strategy = self.state.strategy_for(target, kind)?;

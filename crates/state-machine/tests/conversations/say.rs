@@ -8,8 +8,8 @@ use loadline_state_machine::{
     decode_caused_events, pass, rehearse,
 };
 
+use super::show;
 use crate::common::{NOON, World, request_id, say_scaling};
-use crate::show;
 
 pub(crate) struct Speaker {
     world: World,

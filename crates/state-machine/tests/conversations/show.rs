@@ -5,8 +5,8 @@ use loadline_state_machine::{
     SettingValue, SettingView, Size, State, resource_changes,
 };
 
+use super::say::{clock, short};
 use crate::common::show_scaling;
-use crate::say::{clock, short};
 
 pub(crate) fn applied(applied: &Applied) -> Vec<String> {
     let mut lines = vec![format!("{} at {}, hash {}", applied.index, clock(applied.time), short(applied.hash))];

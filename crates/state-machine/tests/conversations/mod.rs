@@ -1,7 +1,7 @@
 //! Conversations with the state machine, kept as text: what somebody says, and all that came of it.
 //!
 //! A line that begins at the margin is said by somebody; the indented lines below it are the answer, and are rewritten
-//! by `LOADLINE_GOLDEN=rewrite cargo test -p loadline-state-machine --test conversations`. The diff is the review.
+//! by `LOADLINE_GOLDEN=rewrite cargo test -p loadline-state-machine --test all conversations`. The diff is the review.
 //!
 //! ```text
 //! alice: create cluster demo                 one request in one entry
@@ -15,12 +15,10 @@
 //! list                                       everything there is; "list settings": those at their default, too
 //! ```
 
-#[path = "../common/mod.rs"]
-mod common;
 mod say;
 mod show;
 
-use common::{golden_file, rewriting, write_golden_file};
+use crate::common::{golden_file, rewriting, write_golden_file};
 use say::Speaker;
 
 fn check(name: &str) {

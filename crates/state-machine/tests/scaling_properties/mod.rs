@@ -1,12 +1,11 @@
 //! What holds after any sequence of commands about scaling, whatever they are and whatever the backend answers.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod moves;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{World, anonymous};
+use crate::common;
+use crate::common::{World, anonymous};
 use loadline_state_machine::{
     Action, ActionId, ActionStatus, Applied, ClusterId, ClusterRef, ClusterReport, Command, Conclusion, Entry, Epoch,
     Event, Hash, LogIndex, Memory, NodeNumber, Observation, OperationEnd, OperationId, Origin, Outcome, ReplicaScope,
