@@ -11,7 +11,7 @@ use loadline_state_machine::{ClusterId, Command, Event, JournalEntry, LogIndex, 
 
 use crate::part::{event_row, proof_words};
 use crate::trail::{Opened, Trail, TrailError};
-use crate::words::ClusterNames;
+use crate::words::{ClusterNames, asked_words};
 
 /// Entries that are looked at for one page. A page of which most rows do not fit ends here, and the next goes on.
 const ENTRIES_PER_PAGE_MAX: usize = 5_000;
@@ -282,15 +282,5 @@ fn silent_row(index: LogIndex, at: Time, request: &Request, command: &Command) -
         proof: Some(proof_words(&request.actor.proof)),
         request_id: request.request_id.map(|id| id.to_string()),
         what: format!("nothing came of it (refused, a repeat, or so already): {}", asked_words(command)),
-    }
-}
-
-/// What was asked for, as the log has it; a long one is cut off. What is secret in it shows itself as such.
-fn asked_words(command: &Command) -> String {
-    const LETTERS_MAX: usize = 200;
-    let whole = format!("{command:?}");
-    match whole.char_indices().nth(LETTERS_MAX) {
-        Some((cut, _)) => format!("{}...", &whole[..cut]),
-        None => whole,
     }
 }

@@ -1,7 +1,7 @@
 //! A history as a plain SQLite file: every table that SQL shows, as it was at one moment, and everything that was over by then.
 //!
-//! The file is for somebody who has nothing but `sqlite3`: real tables with types, times that SQLite's own functions read, and a
-//! table `meta` that says of which moment it is. What is over is written while the history is replayed, a few thousand rows at a
+//! The file is for somebody who has nothing but `sqlite3`: real tables with types, times that SQLite's own functions read, a
+//! table `meta` that says of which moment it is, and `refusals`, what somebody asked for in vain. What is over is written while the history is replayed, a few thousand rows at a
 //! time, so that memory does not grow with the past.
 //!
 //! Left out: what PostgreSQL's clients ask about the server itself; `nodes`, which is what a running node sees and no part of the
@@ -14,13 +14,14 @@ use std::sync::Arc;
 use loadline_sql::SqlError;
 use loadline_sql::tables::value::{items_of, timestamp_of};
 use loadline_sql::tables::{Budget, Kind, NoPast, Past, SessionFacts, Source as Tables, Table, Value, own_tables};
-use loadline_state_machine::State;
+use loadline_state_machine::{JournalEntry, State};
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, Transaction};
 
-use crate::part::Part;
+use crate::part::{Part, proof_words};
 use crate::replay::{Moment, ReplayError, Replayed, Start, Step, begin, replay_while};
 use crate::source::Source;
+use crate::words::asked_words;
 
 /// See the module.
 const LEFT_OUT: [&str; 2] = ["nodes", "explanations"];
@@ -76,7 +77,8 @@ pub fn write(
     let replayed = replay_while(source, Start::From(Box::new(began)), to, |step| {
         tell(step);
         part.add(step);
-        if part.rows() >= ROWS_AT_ONCE {
+        failed = file.refuse(step).map_err(SqliteError::from).err();
+        if failed.is_none() && part.rows() >= ROWS_AT_ONCE {
             failed = file.fill(step.state, Arc::new(std::mem::take(&mut part)), is_of_the_past).err();
         }
         if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -112,6 +114,13 @@ impl File<'_> {
                     first_index INTEGER NOT NULL, entries INTEGER NOT NULL, history TEXT NOT NULL, build TEXT NOT NULL)";
         self.transaction.execute(meta, [])?;
         self.transaction.execute("CREATE TABLE tables (name TEXT PRIMARY KEY, what TEXT NOT NULL)", [])?;
+        let refusals = "CREATE TABLE refusals (log_index INTEGER NOT NULL, place INTEGER NOT NULL, at TIMESTAMP NOT NULL, \
+                        actor TEXT NOT NULL, source TEXT NOT NULL, proof TEXT NOT NULL, request_id TEXT, \
+                        asked TEXT NOT NULL, why TEXT NOT NULL, PRIMARY KEY (log_index, place))";
+        self.transaction.execute(refusals, [])?;
+        let what =
+            "Requests that were recorded and refused: who asked for what, and why not. Nothing of them was done.";
+        self.transaction.execute("INSERT INTO tables VALUES ('refusals', ?1)", [what])?;
         for table in tables() {
             let mut parts: Vec<String> = Vec::new();
             for column in table.columns() {
@@ -153,9 +162,34 @@ impl File<'_> {
         Ok(())
     }
 
+    /// Adds what one entry asked for in vain. SQL has no such table: a node keeps no refusals but in its journal.
+    fn refuse(&self, step: &Step<'_>) -> Result<(), rusqlite::Error> {
+        let JournalEntry::Requests(sealed) = step.entry else { return Ok(()) };
+        for (place, (request, receipt)) in (0_u32..).zip(sealed.entry().requests.iter().zip(&step.applied.receipts)) {
+            // A repeat gets the answer of the first time, which stands there.
+            let (Err(refused), false) = (&receipt.result, receipt.repeated) else { continue };
+            let asked = usize::try_from(refused.ordinal).ok().and_then(|ordinal| request.commands.get(ordinal));
+            let sql = "INSERT INTO refusals VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+            self.transaction.execute(
+                sql,
+                rusqlite::params![
+                    number(step.applied.index.0),
+                    place,
+                    iso(number(step.applied.time.as_millis()).saturating_mul(1_000)),
+                    request.actor.name,
+                    request.actor.source,
+                    proof_words(&request.actor.proof),
+                    request.request_id.map(|id| id.to_string()),
+                    asked.map(asked_words).unwrap_or_default(),
+                    refused.rejection.to_string(),
+                ],
+            )?;
+        }
+        Ok(())
+    }
+
     fn say(&self, replayed: &Replayed, first: u64, about: &About) -> Result<(), SqliteError> {
         let state = &replayed.state;
-        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         self.transaction.execute(
             "INSERT INTO meta VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             rusqlite::params![
@@ -205,6 +239,10 @@ fn cell(kind: Kind, value: Value) -> rusqlite::types::Value {
         }
         (_, Value::Text(text)) => Cell::Text(text),
     }
+}
+
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 /// With milliseconds, always: so that the texts sort as the times do.

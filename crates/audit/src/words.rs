@@ -1,7 +1,7 @@
 //! What an event says, in one line for people. The words are made when somebody looks; nothing that is stored holds them.
 
 use loadline_state_machine::{
-    AbortReason, Action, ClusterId, Event, Observation, Operation, OperationEnd, Options, Override, Pause,
+    AbortReason, Action, ClusterId, Command, Event, Observation, Operation, OperationEnd, Options, Override, Pause,
     ResumeReason, Role, Seen, Signal, Size, Step, Strategy, Target, Wake, show_milli,
 };
 
@@ -264,6 +264,16 @@ fn ended(reason: ResumeReason) -> &'static str {
     match reason {
         ResumeReason::Asked => "somebody asked for it",
         ResumeReason::Expired => "time was up",
+    }
+}
+
+/// What was asked for, as the log has it; a long one is cut off. What is secret in it shows itself as such.
+pub(crate) fn asked_words(command: &Command) -> String {
+    const LETTERS_MAX: usize = 200;
+    let whole = format!("{command:?}");
+    match whole.char_indices().nth(LETTERS_MAX) {
+        Some((cut, _)) => format!("{}...", &whole[..cut]),
+        None => whole,
     }
 }
 

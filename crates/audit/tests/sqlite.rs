@@ -125,3 +125,25 @@ fn a_moment_in_the_middle_knows_nothing_of_what_came_after() {
     assert_eq!(rows(&file, "SELECT max(log_index) FROM events"), [before.to_string()]);
     assert_eq!(rows(&file, "SELECT count(*) FROM clusters WHERE name = 'short'"), ["0"]);
 }
+
+#[test]
+fn what_was_refused_is_there_with_who_asked_and_why() {
+    let mut world = lived();
+    let applied = world.try_ask(
+        "mallory",
+        vec![
+            loadline_state_machine::Command::CreateCluster { name: "new".into() },
+            loadline_state_machine::Command::CreateCluster { name: "demo".into() },
+        ],
+    );
+    assert!(applied.receipts[0].result.is_err(), "{applied:?}");
+    let (_folder, file) = file(&world, Moment::End);
+    let found = rows(&file, "SELECT log_index, place, actor, proof, asked, why FROM refusals");
+    let expected = format!(
+        "{}|0|mallory|machine|CreateCluster {{ name: \"demo\" }}|clusters/demo already exists (etag 8.0)",
+        applied.index.0
+    );
+    assert_eq!(found, [expected]);
+    assert_eq!(rows(&file, "SELECT name FROM clusters"), ["demo"]);
+    assert_eq!(rows(&file, "SELECT count(*) FROM tables WHERE name = 'refusals'"), ["1"]);
+}
