@@ -46,6 +46,10 @@ impl Home {
         }
         home.must(&["--actor", "ada", "pause", "demo", "--reason", "audit"])?;
         home.must(&["--actor", "ada", "resume", "demo"])?;
+        ensure!(
+            !home.run(&["--actor", "ada", "create", "cluster", "demo"])?.status.success(),
+            "there are two of one name"
+        );
         // The page looks back, and what it looks for has to be there by then.
         while !home.run(&["explain", "cluster/demo", "--at", "1s ago"])?.status.success() {
             ensure!(std::time::Instant::now() < until, "the demo was never there a second ago");
