@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::{Faults, Model, Node, audit, place};
-use loadline_executor::Backends;
 use loadline_executor::backends::scripted::{LedgerEvent, Script, Scripted};
-use loadline_state_machine::{ActionStatus, ClusterId, State};
+use loadline_executor::{Backends, Settings, Unwatched};
+use loadline_state_machine::{ActionStatus, ClusterId, Command, State};
 use tokio::time::{Instant, sleep};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -35,6 +35,35 @@ async fn what_a_user_makes_and_drops_by_hand_is_noticed() {
         .await;
     backend.remove_replica(cluster, "mine");
     model.until("it is gone", PATIENCE, |state| names(state, cluster).is_empty()).await;
+}
+
+/// Time goes on only when nobody has anything to do: a watcher that wakes up without end would hold it, and this test, for ever.
+fn end_after(patience: Duration) -> std::sync::mpsc::Sender<()> {
+    let (over, waits) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        if waits.recv_timeout(patience) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("time stands still: somebody wakes up without end");
+            std::process::abort();
+        }
+    });
+    over
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_goes_between_a_look_and_its_report_leaves_nothing_that_wakes_up_without_end() {
+    let over = end_after(Duration::from_secs(60));
+    let model = Model::new();
+    model.furnish(1);
+    let (_backend, backends) = place(Script::default());
+    let mut settings = Settings::default();
+    settings.observing.batch_for = Duration::from_secs(3);
+    let mut node = Node::watched(&model, 1, backends, Arc::new(Unwatched), settings);
+    node.lead();
+    sleep(Duration::from_millis(500)).await;
+    let (name, etag) = ("demo0".to_owned(), None);
+    model.must(Command::DropClusterCascade { name, etag, allow_missing: false });
+    sleep(Duration::from_secs(10)).await;
+    drop(over);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,13 +4,19 @@
 //! ends its process, and there are assertions below the product that do so when a mutant has broken what they rely on. In
 //! a process of its own that is the failure of one seed, and the other seeds go on.
 
-use std::process::{Command, Output};
-use std::time::Duration;
+use std::io::{self, Read};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use loadline_mutants::Mutant;
 use loadline_sim::batch::died;
 use loadline_sim::invariants::{Violation, named};
 use loadline_sim::run::Outcome;
+
+/// A seed takes a second or two. One that takes so long has somebody in it who wakes up without end, and whom simulated time waits for.
+const PATIENCE: Duration = Duration::from_secs(180);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Runs a seed in a process of its own.
 pub(crate) fn run(seed: u64, mutant: Option<Mutant>) -> Outcome {
@@ -23,10 +29,40 @@ pub(crate) fn run(seed: u64, mutant: Option<Mutant>) -> Outcome {
     if let Some(mutant) = mutant {
         child.arg("--mutant").arg(mutant.name());
     }
-    match child.output() {
-        Ok(output) => heard(seed, &output),
-        Err(error) => died(seed, format!("no process could be started for it: {error}")),
+    let child = child.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    match child.and_then(|child| ended(child, PATIENCE)) {
+        Ok(Some(output)) => heard(seed, &output),
+        Ok(None) => died(seed, format!("it does not end: simulated time has stood still for {PATIENCE:?}")),
+        Err(error) => died(seed, format!("its process cannot be started or waited for: {error}")),
     }
+}
+
+/// How it ended, and what it said; nothing if it had to be ended.
+fn ended(mut child: Child, patience: Duration) -> io::Result<Option<Output>> {
+    // What it says is read while it runs: a full pipe would hold it.
+    let (stdout, stderr) = (said(child.stdout.take()), said(child.stderr.take()));
+    let began = Instant::now();
+    while began.elapsed() < patience {
+        if let Some(status) = child.try_wait()? {
+            let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
+            return Ok(Some(Output { status, stdout, stderr }));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(None)
+}
+
+fn said(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            // A pipe that breaks has said what there was to say.
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        bytes
+    })
 }
 
 /// What a child says of its seed: how long it took and how much was seen, and what does not hold, if anything.
@@ -94,6 +130,17 @@ mod tests {
         }
         assert!(understood(7, "").is_none());
         assert!(understood(7, "5\t3\t4\nnonsense\t1\twhat").is_none());
+    }
+
+    #[test]
+    fn a_process_that_does_not_end_is_ended_and_one_that_does_is_heard_out() {
+        let spawn = |words: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", words]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        assert!(ended(spawn("exec sleep 600"), Duration::from_millis(100)).unwrap().is_none());
+        let much = ended(spawn("head -c 300000 /dev/zero; exit 3"), Duration::from_secs(60)).unwrap().unwrap();
+        assert_eq!((much.stdout.len(), much.status.code()), (300_000, Some(3)));
     }
 
     #[test]

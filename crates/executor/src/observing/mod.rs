@@ -226,8 +226,13 @@ impl<'a> Eye<'a> {
     /// One report at a time: what the next one says depends on what this one has made of the state.
     fn begin_to_tell(&mut self, now: Instant) {
         let settings = &self.executor.settings.observing;
+        if self.seen.is_empty() {
+            // What was to be told went with its cluster. A time that is over, kept for nothing, would wake this up without end.
+            self.tell_at = None;
+            return;
+        }
         let full = self.seen.len() >= settings.batch_clusters_max;
-        if !self.telling.is_empty() || self.seen.is_empty() || !(full || self.tell_at.is_some_and(|at| at <= now)) {
+        if !self.telling.is_empty() || !(full || self.tell_at.is_some_and(|at| at <= now)) {
             return;
         }
         let mut looks = Vec::new();
