@@ -1,6 +1,6 @@
 //! What is there gets into the log, and only what differs from what is believed.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 use std::sync::Arc;
 use std::time::Duration;
