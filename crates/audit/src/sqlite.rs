@@ -1,8 +1,8 @@
 //! A history as a plain SQLite file: every table that SQL shows, as it was at one moment, and everything that was over by then.
 //!
 //! The file is for somebody who has nothing but `sqlite3`: real tables with types, times that SQLite's own functions read, a
-//! table `meta` that says of which moment it is, and `refusals`, what somebody asked for in vain. What is over is written while the history is replayed, a few thousand rows at a
-//! time, so that memory does not grow with the past.
+//! table `meta` that says of which moment it is, and a table `refusals` of what was asked for in vain. What is over is written
+//! while the history is replayed, a few thousand rows at a time, so that memory does not grow with the past.
 //!
 //! Left out: what PostgreSQL's clients ask about the server itself; `nodes`, which is what a running node sees and no part of the
 //! history; and `explanations`, which are made when somebody asks: `loadline explain` does, also of a file.
@@ -77,7 +77,7 @@ pub fn write(
     let replayed = replay_while(source, Start::From(Box::new(began)), to, |step| {
         tell(step);
         part.add(step);
-        failed = file.refuse(step).map_err(SqliteError::from).err();
+        failed = file.add_refusals(step).map_err(SqliteError::from).err();
         if failed.is_none() && part.rows() >= ROWS_AT_ONCE {
             failed = file.fill(step.state, Arc::new(std::mem::take(&mut part)), is_of_the_past).err();
         }
@@ -163,7 +163,7 @@ impl File<'_> {
     }
 
     /// Adds what one entry asked for in vain. SQL has no such table: a node keeps no refusals but in its journal.
-    fn refuse(&self, step: &Step<'_>) -> Result<(), rusqlite::Error> {
+    fn add_refusals(&self, step: &Step<'_>) -> Result<(), rusqlite::Error> {
         let JournalEntry::Requests(sealed) = step.entry else { return Ok(()) };
         for (place, (request, receipt)) in (0_u32..).zip(sealed.entry().requests.iter().zip(&step.applied.receipts)) {
             // A repeat gets the answer of the first time, which stands there.

@@ -14,7 +14,7 @@ use loadline_sim::batch::died;
 use loadline_sim::invariants::{Violation, named};
 use loadline_sim::run::Outcome;
 
-/// A seed takes a second or two. One that takes so long has somebody in it who wakes up without end, and whom simulated time waits for.
+/// A seed takes a second or two. In one that takes so long somebody wakes up without end, and simulated time waits for whoever is busy.
 const PATIENCE: Duration = Duration::from_secs(180);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -32,7 +32,7 @@ pub(crate) fn run(seed: u64, mutant: Option<Mutant>) -> Outcome {
     let child = child.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     match child.and_then(|child| ended(child, PATIENCE)) {
         Ok(Some(output)) => heard(seed, &output),
-        Ok(None) => died(seed, format!("it does not end: simulated time has stood still for {PATIENCE:?}")),
+        Ok(None) => died(seed, format!("it had not ended after {PATIENCE:?}, and was ended")),
         Err(error) => died(seed, format!("its process cannot be started or waited for: {error}")),
     }
 }
