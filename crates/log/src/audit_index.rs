@@ -463,8 +463,11 @@ fn delete(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Without sled's own thread, which calls fsync twice a second, beside the log that somebody waits for, and spends up to half of its
+/// time on tidying up its file for minutes after many keys came. Nothing here has to be durable before it is closed: what a
+/// crash keeps out is taken from the journal, and sled tidies up when it writes, too.
 fn open_sled(dir: &Path) -> Result<sled::Db, sled::Error> {
-    sled::Config::new().path(dir.join(SLED_DIR)).cache_capacity(CACHE_BYTES).open()
+    sled::Config::new().path(dir.join(SLED_DIR)).cache_capacity(CACHE_BYTES).flush_every_ms(None).open()
 }
 
 /// Opens what is there, if it can be answered from. `None`: it has to be built again.
