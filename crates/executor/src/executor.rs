@@ -65,7 +65,7 @@ pub struct ObservingSettings {
     /// How often a cluster is looked at while an operation is under way on it, where its backend is looked at less often
     /// otherwise: somebody waits for a replica to become ready.
     pub busy_every: Duration,
-    /// How often it is looked which clusters there are and where they live. It costs a walk over all of them.
+    /// How often it is looked which clusters there are and where they live. It costs a walk over all of them where that has changed.
     pub roster_every: Duration,
     /// Looks at a time on one backend.
     pub looks_per_backend_max: usize,

@@ -43,6 +43,23 @@ pub struct ClusterView {
     pub backend: Option<Key>,
 }
 
+/// Which clusters there are and where they live, to see later whether that is still so without a walk over all of them.
+#[derive(Clone, Debug)]
+pub struct Whereabouts {
+    by_id: Table<ClusterId, Arc<Cluster>>,
+    backends: Table<ClusterId, Key>,
+    default_backend: Option<String>,
+}
+
+impl Whereabouts {
+    /// False may also mean that something was changed and changed back.
+    pub fn are(&self, others: &Self) -> bool {
+        self.by_id.ptr_eq(&others.by_id)
+            && self.backends.ptr_eq(&others.backends)
+            && self.default_backend == others.default_backend
+    }
+}
+
 /// One that says nothing about where it lives.
 impl From<Cluster> for ClusterView {
     fn from(cluster: Cluster) -> Self {
@@ -101,6 +118,11 @@ impl Clusters {
 
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    pub(crate) fn whereabouts(&self, default_backend: Option<&str>) -> Whereabouts {
+        let (by_id, backends) = (self.by_id.clone(), self.backends.clone());
+        Whereabouts { by_id, backends, default_backend: default_backend.map(str::to_owned) }
     }
 
     /// Where it lives, if it says so itself.
@@ -290,5 +312,19 @@ mod tests {
         assert_eq!((fork.len(), clusters.len()), (999, 1_000));
         let untouched = fork.by_id.iter().zip(&clusters.by_id).take(7).all(|(one, other)| Arc::ptr_eq(one.1, other.1));
         assert!(untouched, "rows are shared, not copied");
+    }
+
+    #[test]
+    fn whereabouts_are_the_same_until_a_cluster_comes_goes_or_moves() {
+        let mut clusters = clusters(100);
+        let id = clusters.get("c7").map(|cluster| cluster.id).expect("it was put there");
+        let here = clusters.whereabouts(Some("here"));
+        assert!(here.are(&clusters.clone().whereabouts(Some("here"))));
+        assert!(!here.are(&clusters.whereabouts(Some("there"))));
+        clusters.place(id, Some("there".into()));
+        let moved = clusters.whereabouts(Some("here"));
+        assert!(!here.are(&moved) && moved.are(&clusters.whereabouts(Some("here"))));
+        clusters.remove(id);
+        assert!(!moved.are(&clusters.whereabouts(Some("here"))));
     }
 }

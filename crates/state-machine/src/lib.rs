@@ -55,7 +55,7 @@ pub use access::rejection::AccessRejection;
 pub use access::{PasswordChange, Role, RoleView, ScramVerifier, Token, TokenView, UsageOn};
 pub use apply::{Applied, COMMANDS_PER_REQUEST_MAX, apply, nonsense, pass, rehearse, rehearse_fork};
 pub use chain::{CHECKPOINT_EVERY, CHECKPOINTS_KEPT};
-pub use clusters::{Cluster, ClusterView};
+pub use clusters::{Cluster, ClusterView, Whereabouts};
 pub use command::Command;
 pub use configuration::decimal::{milli_of as read_milli, show_milli};
 pub use configuration::options::{

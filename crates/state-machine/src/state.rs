@@ -22,7 +22,7 @@ use crate::sizes::Sizes;
 use crate::table::Table;
 use crate::{
     Cluster, ClusterId, ClusterView, Epoch, Hash, LogIndex, Resource, ResourceKind, ResourceName, RulesVersion,
-    SettingView, Size, Time,
+    SettingView, Size, Time, Whereabouts,
 };
 
 /// The whole state. It changes only through [`crate::apply`] and [`crate::pass`].
@@ -144,6 +144,11 @@ impl State {
     pub fn backend_of(&self, id: ClusterId) -> Option<&str> {
         self.clusters.by_id(id)?;
         self.clusters.backend(id).map(AsRef::as_ref).or_else(|| self.default_backend())
+    }
+
+    /// Which clusters there are and where they live, as far as that can be compared later.
+    pub fn whereabouts(&self) -> Whereabouts {
+        self.clusters.whereabouts(self.default_backend())
     }
 
     /// Where the replicas of those live that do not say so themselves.

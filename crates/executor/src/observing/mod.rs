@@ -19,7 +19,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use loadline_state_machine::{ClusterId, State, Time};
+use loadline_state_machine::{ClusterId, State, Time, Whereabouts};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::executor::Touched;
@@ -71,6 +71,8 @@ struct Eye<'a> {
     backend: &'a Arc<dyn Backend>,
     capabilities: Capabilities,
     touched: Arc<Touched>,
+    /// As of the last time the roll was called.
+    whereabouts: Option<Whereabouts>,
     /// The clusters that live there, and when each is looked at next; nothing while it is being looked at.
     roster: BTreeMap<ClusterId, Option<Instant>>,
     due: BTreeSet<(Instant, ClusterId)>,
@@ -90,6 +92,7 @@ impl<'a> Eye<'a> {
             backend,
             capabilities: backend.capabilities(),
             touched: executor.touched(name),
+            whereabouts: None,
             roster: BTreeMap::new(),
             due: BTreeSet::new(),
             looking: FuturesUnordered::new(),
@@ -131,6 +134,16 @@ impl<'a> Eye<'a> {
 
     /// Who lives there now. Somebody new is looked at without delay.
     fn call_roll(&mut self, state: &State, now: Instant) {
+        let whereabouts = state.whereabouts();
+        if self.whereabouts.as_ref().is_some_and(|known| known.are(&whereabouts)) {
+            // Quiet clusters cost nothing. Where something is under way that was not when the cluster was last looked at, it has actions.
+            let busy: BTreeSet<ClusterId> = state.actions().map(|action| action.cluster).collect();
+            for cluster in busy {
+                self.look_by(cluster, now + self.every(state, cluster));
+            }
+            return;
+        }
+        self.whereabouts = Some(whereabouts);
         let here: BTreeSet<ClusterId> = state
             .clusters_after(None)
             .map(|cluster| cluster.id)
