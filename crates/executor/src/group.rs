@@ -14,6 +14,12 @@ pub trait Group: fmt::Debug + Send + Sync + 'static {
     /// Resolves when something beyond this index has been applied.
     fn applied_beyond(&self, index: LogIndex) -> BoxFuture<'_, ()>;
 
+    /// Resolves when something beyond this index has been applied and there are actions that are not settled, or another leader
+    /// was announced. It may resolve without: whoever waits looks.
+    fn work_beyond(&self, index: LogIndex) -> BoxFuture<'_, ()> {
+        self.applied_beyond(index)
+    }
+
     /// Has commands recorded, all or none. A refusal is in the receipt.
     fn record(&self, commands: Vec<Command>) -> BoxFuture<'_, Result<Receipt, NotRecorded>>;
 }

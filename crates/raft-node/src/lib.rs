@@ -53,4 +53,4 @@ pub use proposer::REQUEST_BYTES_MAX;
 pub use reads::Consistency;
 pub use runtime::seed_randomness;
 pub use status::{Role, Status};
-pub use storage::published::Happened;
+pub use storage::published::{Happened, Work};

@@ -36,7 +36,7 @@ use crate::reserve::{self, Reserve};
 use crate::status::Status;
 use crate::stop::StopSignal;
 use crate::storage::log_store::LogStore;
-use crate::storage::published::Published;
+use crate::storage::published::{Published, Work};
 use crate::storage::snapshot::Builder;
 use crate::storage::state_machine::{Machine, Surroundings};
 use crate::storage::{Storage, causes};
@@ -234,6 +234,11 @@ impl Node {
     /// Changes whenever more was applied.
     pub fn watch_applied(&self) -> watch::Receiver<LogIndex> {
         self.inner.published.watch_applied()
+    }
+
+    /// Changes when there is something to do for whoever acts for the group; not with every report that changes nothing.
+    pub fn watch_work(&self) -> watch::Receiver<Work> {
+        self.inner.published.watch_work()
     }
 
     /// Id and address of the leader, this node or another, as far as this node knows.

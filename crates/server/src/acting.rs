@@ -41,6 +41,15 @@ impl Group for NodeGroup {
         })
     }
 
+    fn work_beyond(&self, index: LogIndex) -> BoxFuture<'_, ()> {
+        let mut work = self.node.watch_work();
+        Box::pin(async move {
+            if work.wait_for(|work| work.index > index).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        })
+    }
+
     fn record(&self, commands: Vec<Command>) -> BoxFuture<'_, Result<Receipt, NotRecorded>> {
         // No request id: a claim and an outcome name their epoch and attempt, and a report its sequence, so a second one is
         // refused or recognised by what it says. One that is handed on to a new leader is of an old epoch there.

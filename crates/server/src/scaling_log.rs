@@ -51,8 +51,12 @@ impl TellScaling {
         loop {
             match feed.next().await {
                 Ok(happened) => {
-                    let state = self.node.latest();
-                    happened.events.iter().for_each(|event| say(event, &state));
+                    // Most entries are reports, of which nothing is said, and a look at the state after each of them would be dear.
+                    let is_report = |event: &Event| matches!(event, Event::SignalsReported { .. });
+                    if !happened.events.iter().all(is_report) {
+                        let state = self.node.latest();
+                        happened.events.iter().for_each(|event| say(event, &state));
+                    }
                 }
                 Err(error) => return error,
             }

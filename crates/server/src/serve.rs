@@ -382,10 +382,10 @@ async fn follow_readiness(readiness: Readiness, health: tonic_health::server::He
 
 /// Every leadership is announced in the log, so whoever applies the log has seen them all.
 async fn count_leaders(node: Node, metrics: Arc<Metrics>) {
-    let mut applied = node.watch_applied();
-    let mut last = node.latest().epoch();
-    while applied.changed().await.is_ok() {
-        let epoch = node.latest().epoch();
+    let mut work = node.watch_work();
+    let mut last = work.borrow_and_update().epoch;
+    while work.changed().await.is_ok() {
+        let epoch = work.borrow_and_update().epoch;
         if epoch != last {
             last = epoch;
             metrics.leader_changes.inc();

@@ -112,7 +112,7 @@ impl<'a> Work<'a> {
                 Some(()) = fences.next(), if !fences.is_empty() => {}
                 () = described(&mut self.describing), if self.describing.is_some() => self.describing = None,
                 () = news.notified() => {}
-                () = self.executor.group.applied_beyond(state.applied()) => {}
+                () = self.executor.group.work_beyond(state.applied()) => {}
                 () = breaker => {}
             }
         }

@@ -1,13 +1,18 @@
 //! What has been applied, for everybody who only looks: the latest state, the latest happenings, and how far it is.
 //!
-//! Readers take a fork of the state and never hold up applying. The happenings of the last entries are kept in
-//! memory, so that a watcher that keeps up costs no reading of the journal.
+//! Readers take a fork of the state and never hold up applying. A fork is not free for whoever applies: the next change of each
+//! row that is shared with it copies that row, and among very many clusters nothing else costs as much. So there is a fork only
+//! where somebody looks. While readers come, one is made with every batch, and they find it without a lock; when a batch
+//! went by and nobody looked, the next reader makes one, and may wait for as long as one entry takes to apply.
+//!
+//! The happenings of the last entries are kept in memory, so that a watcher that keeps up costs no reading of the journal.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arc_swap::ArcSwap;
-use loadline_state_machine::{Event, Hash, LogIndex, State, Time};
+use arc_swap::ArcSwapOption;
+use loadline_state_machine::{Epoch, Event, Hash, LogIndex, State, Time};
 use tokio::sync::{Notify, watch};
 
 use crate::types::{LogId, StoredMembership};
@@ -26,12 +31,37 @@ pub struct Happened {
     pub events: Vec<Event>,
 }
 
-/// The state after some entry, with what Raft knows of that entry.
+/// The state after the last entry that was applied, with what Raft knows of that entry.
+#[derive(Debug, Default)]
+pub(crate) struct Current {
+    pub(crate) state: State,
+    pub(crate) last: Option<LogId>,
+    pub(crate) membership: Arc<StoredMembership>,
+}
+
+impl Current {
+    pub(crate) fn fork(&self) -> Arc<View> {
+        let state = Arc::new(self.state.clone());
+        Arc::new(View { state, last: self.last, membership: self.membership.clone() })
+    }
+}
+
+/// The same after some entry, for readers.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     pub(crate) state: Arc<State>,
     pub(crate) last: Option<LogId>,
     pub(crate) membership: Arc<StoredMembership>,
+}
+
+/// What whoever acts for the group need not look into the state for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Work {
+    /// The last announced index at which there were unsettled actions, or a leader was announced: before it, nothing can have
+    /// become due since the last look.
+    pub index: LogIndex,
+    /// Of the leader that was announced last.
+    pub epoch: Option<Epoch>,
 }
 
 /// One applied entry as it is kept in memory.
@@ -45,9 +75,16 @@ pub(crate) struct Recent {
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Published {
-    view: ArcSwap<View>,
+    /// Held while an entry is applied, and while somebody forks.
+    current: Mutex<Current>,
+    /// The last fork. None: nobody had looked when the last batch was announced. An old one is not kept for nothing, because
+    /// whatever changes meanwhile would be in memory twice.
+    view: ArcSwapOption<View>,
+    /// Whether anybody has looked since the last batch was announced.
+    looked: AtomicBool,
     recent: Mutex<Ring>,
     applied: watch::Sender<LogIndex>,
+    work: watch::Sender<Work>,
     more_waits: Notify,
 }
 
@@ -59,18 +96,41 @@ struct Ring {
 
 impl Default for Published {
     fn default() -> Self {
-        let applied = watch::Sender::new(LogIndex(0));
-        Self { view: ArcSwap::default(), recent: Mutex::default(), applied, more_waits: Notify::new() }
+        Self {
+            current: Mutex::default(),
+            view: ArcSwapOption::empty(),
+            looked: AtomicBool::new(false),
+            recent: Mutex::default(),
+            applied: watch::Sender::new(LogIndex(0)),
+            work: watch::Sender::new(Work::default()),
+            more_waits: Notify::new(),
+        }
     }
 }
 
 impl Published {
+    /// The state after the last announced batch, or a later one.
     pub(crate) fn view(&self) -> Arc<View> {
-        self.view.load_full()
+        if !self.looked.load(Ordering::Relaxed) {
+            self.looked.store(true, Ordering::Relaxed);
+        }
+        if let Some(view) = self.view.load_full() {
+            return view;
+        }
+        let current = self.current();
+        // Whoever had the lock before may have come for the same.
+        if let Some(view) = self.view.load_full() {
+            return view;
+        }
+        let view = current.fork();
+        self.view.store(Some(view.clone()));
+        // In the middle of a batch this is ahead of what was announced, and nobody may see a state before its index.
+        self.tell(&current);
+        view
     }
 
     pub(crate) fn state(&self) -> Arc<State> {
-        self.view.load().state.clone()
+        self.view().state.clone()
     }
 
     pub(crate) fn applied(&self) -> LogIndex {
@@ -82,36 +142,59 @@ impl Published {
         self.applied.subscribe()
     }
 
-    /// More was applied. The happenings come first: whoever sees the new index must find them.
-    pub(crate) fn advance(&self, view: View, happenings: impl IntoIterator<Item = Recent>) {
-        self.remember(happenings);
-        self.announce(view);
+    /// Changes when there is something to do for whoever acts.
+    pub(crate) fn watch_work(&self) -> watch::Receiver<Work> {
+        self.work.subscribe()
     }
 
-    /// More was applied, and a later state will show it.
-    pub(crate) fn remember(&self, happenings: impl IntoIterator<Item = Recent>) {
+    /// What has been applied, for whoever applies. To be held for one entry, and never while waiting for something.
+    pub(crate) fn current(&self) -> MutexGuard<'_, Current> {
+        // A panic while an entry is applied is caught within, and stops the node.
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An entry was applied, and what is current shows it. Before whoever applies lets go of that: whoever sees an index must
+    /// find what happened there.
+    pub(crate) fn remember(&self, recent: Recent) {
         let mut ring = self.lock();
-        for recent in happenings {
-            ring.bytes += recent.bytes;
-            ring.kept.push_back(recent);
-        }
+        ring.bytes += recent.bytes;
+        ring.kept.push_back(recent);
         while ring.kept.len() > RECENT_MAX || ring.bytes > RECENT_BYTES_MAX {
             let Some(oldest) = ring.kept.pop_front() else { break };
             ring.bytes -= oldest.bytes;
         }
     }
 
-    /// The state was replaced as a whole. What led to it did not happen here.
-    pub(crate) fn replace(&self, view: View) {
-        *self.lock() = Ring::default();
-        self.announce(view);
+    /// Everybody can see now what has been applied.
+    pub(crate) fn announce(&self) {
+        let current = self.current();
+        let fork = self.looked.swap(false, Ordering::Relaxed).then(|| current.fork());
+        self.view.store(fork);
+        self.tell(&current);
     }
 
-    fn announce(&self, view: View) {
-        let (applied, more_waits) = (view.state.applied(), view.state.evaluations_wait());
-        self.view.store(Arc::new(view));
-        self.applied.send_replace(applied);
-        if more_waits {
+    /// The state was replaced as a whole. What led to it did not happen here.
+    pub(crate) fn replace(&self, by: Current) {
+        let mut current = self.current();
+        *self.lock() = Ring::default();
+        *current = by;
+        self.view.store(None);
+        self.tell(&current);
+    }
+
+    /// Whoever has it holds what is current, so that the index never goes back.
+    fn tell(&self, current: &Current) {
+        let state = &current.state;
+        let now = Work { index: state.applied(), epoch: state.epoch() };
+        self.applied.send_replace(now.index);
+        self.work.send_if_modified(|work| {
+            let is_more = (state.action_count() > 0 && work.index < now.index) || work.epoch != now.epoch;
+            if is_more {
+                *work = now;
+            }
+            is_more
+        });
+        if state.evaluations_wait() {
             self.more_waits.notify_one();
         }
     }
@@ -152,7 +235,7 @@ mod tests {
     fn the_oldest_go_first_when_there_are_too_many() {
         let published = Published::default();
         let over = RECENT_MAX as u64 + 3;
-        published.advance(View::default(), (1..=over).map(|index| recent(index, 1)));
+        (1..=over).for_each(|index| published.remember(recent(index, 1)));
         assert_eq!(indexes(&published, 0..6), [4, 5]);
         assert_eq!(indexes(&published, over - 1..over + 5), [over - 1, over]);
     }
@@ -160,17 +243,61 @@ mod tests {
     #[test]
     fn the_oldest_go_first_when_they_are_too_large() {
         let published = Published::default();
-        published.advance(View::default(), (1..=5).map(|index| recent(index, RECENT_BYTES_MAX / 2)));
+        (1..=5).for_each(|index| published.remember(recent(index, RECENT_BYTES_MAX / 2)));
         assert_eq!(indexes(&published, 0..10), [4, 5]);
     }
 
     #[test]
     fn nothing_from_before_a_snapshot_is_left_after_it() {
         let published = Published::default();
-        published.advance(View::default(), (1..=5).map(|index| recent(index, 1)));
-        published.replace(View::default());
+        (1..=5).for_each(|index| published.remember(recent(index, 1)));
+        published.replace(Current::default());
         assert_eq!(indexes(&published, 0..10), []);
-        published.advance(View::default(), [recent(100, 1)]);
+        published.remember(recent(100, 1));
         assert_eq!(indexes(&published, 0..200), [100]);
+    }
+
+    /// Applies the next entry, without a word to anybody.
+    fn apply_next(published: &Published) {
+        let mut current = published.current();
+        let next = LogIndex(current.state.applied().0 + 1);
+        loadline_state_machine::pass(&mut current.state, next, b"");
+    }
+
+    #[test]
+    fn a_batch_that_nobody_looked_for_is_forked_by_who_looks_first_and_the_next_one_is_ready() {
+        let published = Published::default();
+        apply_next(&published);
+        published.announce();
+        assert!(published.view.load().is_none(), "nobody has looked, so nothing is shared");
+        assert_eq!((published.applied(), published.state().applied()), (LogIndex(1), LogIndex(1)));
+        assert!(Arc::ptr_eq(&published.view(), &published.view()), "one fork serves all readers");
+
+        apply_next(&published);
+        assert_eq!(
+            published.state().applied(),
+            LogIndex(1),
+            "what is not announced is not shown to whoever has a state"
+        );
+        published.announce();
+        let ready = published.view.load_full().expect("somebody has looked since the last batch");
+        assert_eq!(ready.state.applied(), LogIndex(2));
+
+        apply_next(&published);
+        published.announce();
+        assert!(published.view.load().is_none(), "nobody has looked since: what is old is not kept");
+        assert_eq!(published.state().applied(), LogIndex(3));
+    }
+
+    #[test]
+    fn whoever_forks_in_the_middle_of_a_batch_announces_what_it_sees() {
+        let published = Published::default();
+        apply_next(&published);
+        published.announce();
+        let watched = published.watch_applied();
+        apply_next(&published);
+        assert_eq!(*watched.borrow(), LogIndex(1));
+        assert_eq!(published.state().applied(), LogIndex(2));
+        assert_eq!(*watched.borrow(), LogIndex(2));
     }
 }

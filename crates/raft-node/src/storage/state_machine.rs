@@ -1,8 +1,8 @@
 //! openraft's state machine over `loadline-state-machine`.
 //!
 //! Each applied entry changes the state, goes into the journal and the audit index with what it brought about, and
-//! is published for readers; only then is its proposer answered, so that whoever has a receipt can read what it
-//! says. The state itself lives in memory: after a restart it is the last snapshot and the entries since.
+//! is announced to readers; only then is its proposer answered, so that whoever has a receipt can read what it
+//! says. The state itself lives in memory (`published`): after a restart it is the last snapshot and the entries since.
 //!
 //! Index 0 never reaches the state: it is the entry that makes the group (openraft writes it outside of any term),
 //! and the state's own counting begins with 1.
@@ -19,7 +19,7 @@ use loadline_state_machine::{self as state_machine, Applied, Hash, JournalEntry,
 use openraft::OptionalSend;
 use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine};
 
-use super::published::{Happened, Published, Recent, View};
+use super::published::{Current, Happened, Published, Recent};
 use super::snapshot::{self, Builder, RaftSnapshot, SnapshotData};
 use super::{Storage, io_error, membership_record};
 use crate::clock::Clock;
@@ -29,12 +29,12 @@ use crate::packed::Packed;
 use crate::stop::StopSignal;
 use crate::types::{Entry, EntryPayload, LogId, Payload, Receipts, SnapshotMeta, StoredMembership, Types, position};
 
-/// Entries that are applied before readers see them and proposers are answered. Each publication makes the next
+/// Entries that are applied before readers see them and proposers are answered. Each fork that readers take makes the next
 /// change of the state copy what it touches, so one per entry would cost more when there are many.
 const BATCH_MAX: usize = 128;
 
 /// How often readers see how far a node is that applies its log once more after a restart. It is far behind anyway, and among many
-/// clusters a copy of each that is touched after every publication took a third of the time.
+/// clusters a copy of each that is touched after every fork took a third of the time.
 const SHOWN_EVERY: Duration = Duration::from_secs(5);
 
 /// What a state machine needs besides its own state.
@@ -52,9 +52,6 @@ pub(crate) struct Surroundings {
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    state: State,
-    last: Option<LogId>,
-    membership: Arc<StoredMembership>,
     /// What this node knew to be committed when it started: all of it is applied before anything new.
     known_before: u64,
     shown_at: Duration,
@@ -63,7 +60,6 @@ pub(crate) struct Machine {
 
 #[derive(Default)]
 struct Batch {
-    recent: Vec<Recent>,
     answers: Vec<(ApplyResponder<Types>, Receipts)>,
     entries: usize,
 }
@@ -73,25 +69,19 @@ impl Machine {
     pub(crate) fn new(around: Surroundings) -> Self {
         let known_before = around.storage.wal.state().committed.map_or(0, |committed| committed.index);
         let shown_at = around.clock.boottime();
-        Self { state: State::new(), last: None, membership: Arc::default(), known_before, shown_at, around }
+        Self { known_before, shown_at, around }
     }
 
-    fn view(&self) -> View {
-        View { state: Arc::new(self.state.clone()), last: self.last, membership: self.membership.clone() }
-    }
-
-    fn apply_one(
-        &mut self,
-        entry: Entry,
-        responder: Option<ApplyResponder<Types>>,
-        batch: &mut Batch,
-    ) -> io::Result<()> {
+    fn apply_one(&self, entry: Entry, responder: Option<ApplyResponder<Types>>, batch: &mut Batch) -> io::Result<()> {
         let index = LogIndex(entry.log_id.index());
-        let receipts = if index == LogIndex(0) { Vec::new() } else { self.change(index, &entry.payload, batch)? };
+        let mut current = self.around.published.current();
+        let state = &mut current.state;
+        let receipts = if index == LogIndex(0) { Vec::new() } else { self.change(state, index, &entry.payload)? };
         if let EntryPayload::Membership(membership) = entry.payload {
-            self.membership = Arc::new(StoredMembership::new(Some(entry.log_id), membership));
+            current.membership = Arc::new(StoredMembership::new(Some(entry.log_id), membership));
         }
-        self.last = Some(entry.log_id);
+        current.last = Some(entry.log_id);
+        drop(current);
         batch.entries += 1;
         // Every responder must be answered, or its proposer waits for ever.
         batch.answers.extend(responder.map(|responder| (responder, Receipts(receipts))));
@@ -99,19 +89,19 @@ impl Machine {
     }
 
     fn change(
-        &mut self,
+        &self,
+        state: &mut State,
         index: LogIndex,
         payload: &EntryPayload,
-        batch: &mut Batch,
     ) -> io::Result<Vec<state_machine::Receipt>> {
-        if index.0 != self.state.applied().0 + 1 {
-            return Err(io::Error::other(format!("entry {index} cannot follow entry {}", self.state.applied())));
+        if index.0 != state.applied().0 + 1 {
+            return Err(io::Error::other(format!("entry {index} cannot follow entry {}", state.applied())));
         }
         let (applied, entry, keys) = match payload {
-            EntryPayload::Blank => (self.pass(index, &[])?, JournalEntry::encode_blank(), Vec::new()),
+            EntryPayload::Blank => (pass(state, index, &[])?, JournalEntry::encode_blank(), Vec::new()),
             EntryPayload::Membership(membership) => {
                 let bytes = membership_record::encode(membership);
-                (self.pass(index, &bytes)?, JournalEntry::encode_membership(&bytes), Vec::new())
+                (pass(state, index, &bytes)?, JournalEntry::encode_membership(&bytes), Vec::new())
             }
             EntryPayload::Normal(Payload(bytes)) => {
                 // A committed entry that cannot be read stops the node: skipping it would be a guess.
@@ -119,31 +109,20 @@ impl Machine {
                 let sealed = packed_here
                     .map_or_else(|| Sealed::open(&bytes[..]), Ok)
                     .map_err(|error| io::Error::other(format!("committed entry {index} cannot be read: {error}")))?;
-                let applied = self.caught(index, |state| state_machine::apply(state, index, &sealed))?;
+                let applied = caught(index, || state_machine::apply(state, index, &sealed))?;
                 let keys = applied.index_keys(&sealed);
                 (applied, JournalEntry::encode_requests(bytes), keys)
             }
         };
-        self.remember(applied, entry.into(), keys, batch)
-    }
-
-    fn pass(&mut self, index: LogIndex, payload: &[u8]) -> io::Result<Applied> {
-        self.caught(index, |state| state_machine::pass(state, index, payload))
-    }
-
-    /// A panic in here would kill openraft's worker and leave the node running without applying anything. As an
-    /// error it stops the node, which is what a broken invariant must do.
-    fn caught(&mut self, index: LogIndex, work: impl FnOnce(&mut State) -> Applied) -> io::Result<Applied> {
-        catch_unwind(AssertUnwindSafe(|| work(&mut self.state)))
-            .map_err(|_| io::Error::other(format!("applying entry {index} panicked")))
+        self.remember(state, applied, entry.into(), keys)
     }
 
     fn remember(
         &self,
+        state: &State,
         applied: Applied,
         entry: Bytes,
         keys: Vec<Vec<u8>>,
-        batch: &mut Batch,
     ) -> io::Result<Vec<state_machine::Receipt>> {
         let events = Bytes::from_owner(applied.events_bytes().clone());
         let record = JournalRecord {
@@ -155,23 +134,23 @@ impl Machine {
             keys: keys.into(),
         };
         let bytes = record.events.len();
-        self.around.observer.entry_applied(&record, &applied, &self.state);
+        self.around.observer.entry_applied(&record, &applied, state);
         // The journal comes first: an audit index that is being made takes from there what it is not given.
         let indexed = self.around.storage.audit.as_ref().map(|audit| (audit, record.clone()));
-        self.around.storage.journal.append(record).map_err(|error| self.journal_failed(&error))?;
+        self.around.storage.journal.append(record).map_err(|error| self.journal_failed(state, &error))?;
         if let Some((audit, record)) = indexed {
             audit.insert(&record);
         }
         let happened = Happened { index: applied.index, time: applied.time, events: applied.events };
-        batch.recent.push(Recent { happened: Arc::new(happened), hash: applied.hash, bytes });
+        self.around.published.remember(Recent { happened: Arc::new(happened), hash: applied.hash, bytes });
         Ok(applied.receipts)
     }
 
-    fn journal_failed(&self, error: &JournalError) -> io::Error {
+    fn journal_failed(&self, state: &State, error: &JournalError) -> io::Error {
         if let JournalError::Diverged { index, .. } = error {
             // The journal of this very node says that the same entries once gave another state.
             let theirs = self.around.storage.journal.hash_at(*index).ok().flatten().map(Hash).unwrap_or_default();
-            self.around.stop.raise(StopReason::Diverged { index: LogIndex(*index), ours: self.state.hash(), theirs });
+            self.around.stop.raise(StopReason::Diverged { index: LogIndex(*index), ours: state.hash(), theirs });
         }
         io_error(error)
     }
@@ -181,22 +160,21 @@ impl Machine {
         if batch.entries == 0 {
             return;
         }
+        batch.entries = 0;
         if batch.answers.is_empty() && self.holds_back() {
-            self.around.published.remember(batch.recent.drain(..));
-            batch.entries = 0;
             return;
         }
-        self.around.published.advance(self.view(), batch.recent.drain(..));
+        self.around.published.announce();
         for (responder, receipts) in batch.answers.drain(..) {
             responder.send(receipts);
         }
-        batch.entries = 0;
     }
 
     /// Whether readers can wait, because much more is to come of what was applied before a restart.
     fn holds_back(&mut self) -> bool {
         let now = self.around.clock.boottime();
-        if self.state.applied().0 < self.known_before && now.saturating_sub(self.shown_at) < SHOWN_EVERY {
+        let applied = self.around.published.current().state.applied();
+        if applied.0 < self.known_before && now.saturating_sub(self.shown_at) < SHOWN_EVERY {
             return true;
         }
         self.shown_at = now;
@@ -221,12 +199,23 @@ impl Machine {
     }
 }
 
+fn pass(state: &mut State, index: LogIndex, payload: &[u8]) -> io::Result<Applied> {
+    caught(index, || state_machine::pass(state, index, payload))
+}
+
+/// A panic in here would kill openraft's worker and leave the node running without applying anything. As an
+/// error it stops the node, which is what a broken invariant must do.
+fn caught(index: LogIndex, work: impl FnOnce() -> Applied) -> io::Result<Applied> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| io::Error::other(format!("applying entry {index} panicked")))
+}
+
 impl RaftStateMachine<Types> for Machine {
     type SnapshotData = SnapshotData;
     type SnapshotBuilder = Builder;
 
     async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembership)> {
-        Ok((self.last, StoredMembership::clone(&self.membership)))
+        let current = self.around.published.current();
+        Ok((current.last, StoredMembership::clone(&current.membership)))
     }
 
     async fn apply<Strm>(&mut self, mut entries: Strm) -> io::Result<()>
@@ -253,7 +242,7 @@ impl RaftStateMachine<Types> for Machine {
 
     async fn get_snapshot_builder(&mut self) -> Builder {
         Builder {
-            view: Arc::new(self.view()),
+            view: self.around.published.current().fork(),
             group: self.around.group.clone(),
             storage: self.around.storage.clone(),
             clock: self.around.clock.clone(),
@@ -282,12 +271,10 @@ impl RaftStateMachine<Types> for Machine {
             self.around.stop.raise(StopReason::Diverged { index, ours: Hash(known), theirs: hash });
             return Err(io::Error::other(format!("the snapshot at index {index} differs from what was applied here")));
         }
-        self.state = State::clone(&state);
-        self.last = meta.last_log_id;
-        self.membership = Arc::new(meta.last_membership.clone());
-        self.around.published.replace(self.view());
-        self.around.observer.state_replaced(&self.state);
-        tracing::info!(%index, bytes = file.len(), position = ?self.last.as_ref().map(position), "state replaced by a snapshot");
+        let (last, membership) = (meta.last_log_id, Arc::new(meta.last_membership.clone()));
+        self.around.published.replace(Current { state: State::clone(&state), last, membership });
+        self.around.observer.state_replaced(&state);
+        tracing::info!(%index, bytes = file.len(), position = ?last.as_ref().map(position), "state replaced by a snapshot");
         self.around.observer.snapshot_installed(file.len());
         Ok(())
     }
