@@ -166,6 +166,10 @@ fn text_json_and_sql_tell_the_same_facts() -> Result<()> {
     let home = Home::with_a_past()?;
     let action = home.settled()?.context("an action")?;
     home.must(&["audit", "export", "-o", "history.export"])?;
+    // Before there was such a cluster: a time of its own, not a cluster that is missing now.
+    let before = home.run(&["explain", "cluster/demo", "--at", "1"])?;
+    ensure!(before.status.code() == Some(3), "{before:?}");
+    ensure!(String::from_utf8_lossy(&before.stderr).contains("at index 1;"), "{before:?}");
     for (subject, name) in [
         (format!("action/{action}"), format!("actions/{action}")),
         ("cluster/demo".to_owned(), "clusters/demo".to_owned()),

@@ -120,6 +120,8 @@ fn a_moment_that_is_not_in_the_history_is_said_to_be_missing() {
     // Before its beginning.
     desk.fails(&["audit", "replay", "--file", &afternoon(), "--to", "10"], 3, "begins with entry 500");
     desk.fails(&["explain", "cluster/cluster-0001", "--file", &afternoon(), "--at", "10"], 3, "begins with entry 500");
+    // What to try has to be said, or that nothing is.
+    desk.fails(&["backtest", "--file", &whole()], 2, "--filename <FILE>|--no-change");
     // The wrong way round.
     desk.fails(&["audit", "diff", "20", "10", "--file", &whole()], 2, "the earlier moment comes first");
     desk.fails(&["audit", "log", "--file", &whole(), "--since", "1h", "--until", "2h"], 2, "--until is before --since");

@@ -25,7 +25,18 @@ pub(crate) async fn explain(args: &ExplainArgs, session: Session<'_>) -> Result<
         Some(Moment::Index(index)) => Some(ExplainAt::Index(index)),
         Some(Moment::Time(time)) => Some(ExplainAt::TimeMs(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))),
     };
-    let answer = session.client.explain(&name, at, session.reading).await?;
+    let answer = session.client.explain(&name, at, session.reading).await.map_err(|error| {
+        let failed = Failed::from(error);
+        let then = match args.at {
+            Some(Moment::Index(index)) => format!("at index {index}"),
+            Some(Moment::Time(time)) => format!("at {time}"),
+            None | Some(Moment::End) => return failed,
+        };
+        match failed.exit {
+            Exit::NotFound => failed.hint(format!("that is how it was {then}; without --at it is asked how it is now")),
+            _ => failed,
+        }
+    })?;
     if let Some(Moment::Time(wanted)) = args.at
         && i64::try_from(wanted.as_millis()).is_ok_and(|wanted| wanted > jiff::Timestamp::now().as_millisecond())
     {

@@ -10,7 +10,7 @@ mod shown;
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use loadline_audit::backtest::{BacktestError, Bound, Phase, Trial, backtest};
 use loadline_audit::{Change, Moment, with_causes};
 use loadline_state_machine::{Span, Time};
@@ -25,12 +25,13 @@ use crate::meter::Meter;
 use crate::output::Format;
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("change").required(true).args(["filename", "no_change"]))]
 pub(crate) struct BacktestArgs {
     /// Statements, as loadline sql reads them; - reads stdin
-    #[arg(short = 'f', long = "filename", value_name = "FILE", required_unless_present = "no_change")]
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
     filename: Option<PathBuf>,
     /// Change nothing: see whether the model does what the record did
-    #[arg(long, conflicts_with = "filename")]
+    #[arg(long)]
     no_change: bool,
     /// Begin so long before the end, such as 24h or 7d, or at a time, such as 2026-11-16T10:00:00Z
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_bound)]
