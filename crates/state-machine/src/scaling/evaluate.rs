@@ -135,9 +135,11 @@ fn choose_clusters(state: &mut State, touched: Vec<ClusterId>) -> BTreeSet<Clust
     for id in touched {
         if chosen.len() + expired < room || chosen.contains(&id) {
             chosen.insert(id);
-        } else if state.clusters.by_id(id).is_some() {
+        } else {
+            // In a flood most of them wait for their turn already, which is known where the cluster was just written to. The ordered
+            // table of clusters is another walk through memory that is in no cache.
             let due = state.scaling.record(id).and_then(|record| record.due);
-            if due.is_none_or(|due| due > now) {
+            if due.is_none_or(|due| due > now) && state.clusters.by_id(id).is_some() {
                 state.scaling.look_at(id, now);
             }
         }
