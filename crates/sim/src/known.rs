@@ -28,7 +28,7 @@ pub const KNOWN: &[Known] = &[
     at(Mutant::TimeOutTakenAsFailure, 4, "outcomes"),
     at(Mutant::StaleAttemptAccepted, 51, "epochs"),
     at(Mutant::AcknowledgeBeforeSync, 3, "opens"),
-    at(Mutant::VoteNotSynced, 27, "opens"),
+    at(Mutant::VoteNotSynced, 38, "opens"),
     at(Mutant::TruncationNotWritten, 18, "opens"),
     at(Mutant::ChecksumNotChecked, 5, "heals"),
     at(Mutant::SnapshotRenamedBeforeSync, 19, "opens"),
