@@ -3,6 +3,8 @@
 //! Ids sort by the time at which they were made, so the oldest are the first rows. What is forgotten lies below a floor,
 //! and an id below the floor is refused: it may have been done, so doing it now could be the second time.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::encoding::{Decoder, Encoder};
@@ -14,17 +16,31 @@ use crate::{Blob, DecodeError, Hash, Receipt, Rejection, RequestId, Span, Time};
 const FORGOTTEN_PER_ENTRY_MAX: usize = 1_000;
 
 /// What the first request under an id was, and its answer. As the bytes that a snapshot has of it: most answers are never asked
-/// for again, and that of a large transaction takes a tenth of what it would take in pieces.
+/// for again, and that of a large transaction takes a tenth of what it would take in pieces. A long one is packed as well: whoever
+/// makes a hundred thousand clusters with their strategies would else leave 65 MB of answers here until the window is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remembered(Blob);
+
+/// The first byte of a remembered answer: how the rest is kept.
+const PLAIN: u8 = 0;
+const PACKED: u8 = 1;
+/// Shorter ones have little that repeats, and there are many of them.
+const PACKED_BYTES_MIN: usize = 1_024;
 
 impl Remembered {
     /// `payload` is that of the request: see [`crate::Request`].
     pub(crate) fn new(payload: Hash, receipt: &Receipt) -> Self {
         let mut out = Encoder::bare();
+        out.put(&PLAIN);
         out.put(&payload);
         out.put(receipt);
-        Self(out.into_bytes().into())
+        let plain = out.into_bytes();
+        if plain.len() < PACKED_BYTES_MIN {
+            return Self(plain.into());
+        }
+        let mut packed = vec![PACKED];
+        packed.extend(lz4_flex::compress_prepend_size(&plain[1..]));
+        Self(packed.into())
     }
 
     /// Of a row of a snapshot.
@@ -33,11 +49,23 @@ impl Remembered {
     }
 
     pub(crate) fn write(&self, row: &mut Encoder) {
-        row.put_encoded(self.0.as_slice());
+        row.put_encoded(&self.encoded());
+    }
+
+    /// As a snapshot has it.
+    fn encoded(&self) -> Cow<'_, [u8]> {
+        match self.0.as_slice() {
+            [PLAIN, encoded @ ..] => Cow::Borrowed(encoded),
+            [_packed, packed @ ..] => {
+                Cow::Owned(lz4_flex::decompress_size_prepended(packed).expect("it was packed by this very process"))
+            }
+            [] => Cow::Borrowed(&[]),
+        }
     }
 
     fn parts(&self) -> (Hash, Receipt) {
-        let mut from = Decoder::bare("remembered request", self.0.as_slice());
+        let encoded = self.encoded();
+        let mut from = Decoder::bare("remembered request", &encoded);
         from.take().expect("it was encoded by this very process")
     }
 }

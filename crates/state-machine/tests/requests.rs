@@ -3,7 +3,7 @@
 use crate::common::{NOON, World, anonymous, create_cluster, identified, request_id, set};
 use loadline_state_machine::{
     Actor, Answer, COMMANDS_PER_REQUEST_MAX, Command, Done, LogIndex, NodeNumber, Receipt, Refused, Rejection, Request,
-    RequestId, Span, Time,
+    RequestId, Span, State, Time,
 };
 
 const WINDOW: Span = Span::from_mins(10);
@@ -33,6 +33,19 @@ fn a_repeat_gets_the_first_answer_at_the_first_index_and_nothing_happens() {
     assert_eq!(applied.receipts, [Receipt { repeated: true, ..first.clone() }]);
     assert_eq!(first.index, LogIndex(1));
     assert!(world.state.cluster("demo").is_none(), "the answer is of then, the state is of now");
+}
+
+#[test]
+fn the_answer_to_a_long_transaction_is_the_same_later_and_after_a_snapshot() {
+    let mut world = World::new();
+    let commands = (0..COMMANDS_PER_REQUEST_MAX).map(|number| create_cluster(&format!("cluster-{number}"))).collect();
+    let request = identified(request_id(NOON, 1), commands);
+    let first = world.ask(request.clone());
+    assert_eq!(first.result.as_ref().map(Vec::len), Ok(COMMANDS_PER_REQUEST_MAX));
+    let snapshot = world.state.encode();
+    world.state = State::decode(&snapshot).unwrap();
+    assert_eq!(world.state.encode(), snapshot);
+    assert_eq!(world.ask(request), Receipt { repeated: true, ..first });
 }
 
 #[test]
