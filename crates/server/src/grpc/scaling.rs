@@ -233,7 +233,7 @@ impl ScalingService {
             answer.recorded = why.recorded.as_ref().map(|it| wire::decision(it, state));
             answer.pause = why.pause.as_ref().map(wire::pause);
             answer.operation = why.operation.as_ref().map(|it| wire::operation(it, None, state));
-            answer.actions = why.actions.iter().map(|it| wire::action(it, state)).collect();
+            answer.actions = why.actions.iter().map(|(it, _)| wire::action(it, state)).collect();
             answer.pending_since_ms = why.pending_since.map(millis).unwrap_or_default();
             answer.idle_since_ms = why.idle_since.map(millis).unwrap_or_default();
         }

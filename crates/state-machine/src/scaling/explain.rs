@@ -13,6 +13,7 @@ use super::idle::IdleState;
 use super::operations::Operation;
 use super::pause::Pause;
 use super::plan::{Origin, Planned, Step, difference};
+use super::views::NotClaimable;
 use crate::signals::replica::Replica;
 use crate::signals::{Freshness, Signals};
 use crate::strategies::STRATEGIES;
@@ -21,8 +22,9 @@ use crate::strategies::desired::{Alteration, Change, ReplicaSpec};
 use crate::strategies::reason::ChangesAt;
 use crate::{Cluster, ClusterId, OperationId, Revision, Span, State, Time};
 
-/// The setting that stops everything.
+/// The setting that stops everything, and the one without which nothing is decided at all.
 const SWITCH: &str = "auto_scaling_enabled";
+const FEATURE: &str = "enable_auto_scaling";
 
 /// Why a cluster is as it is, right now.
 #[derive(Clone, Debug)]
@@ -35,9 +37,11 @@ pub struct Explanation {
     pub pause: Option<Pause>,
     /// Nothing is begun anywhere: the kill switch is off.
     pub switched_off: bool,
+    /// Nothing is decided anywhere: scaling as a whole was never switched on, or is off again.
+    pub feature_off: bool,
     pub operation: Option<Operation>,
-    /// Those of the operation that are not settled.
-    pub actions: Vec<Action>,
+    /// Those of the operation that are not settled, each with what it waits for if nobody can carry it out now.
+    pub actions: Vec<(Action, Option<&'static str>)>,
     /// What somebody asked for by hand and has not begun.
     pub asked: Vec<Planned>,
     pub pending_since: Option<Time>,
@@ -63,7 +67,11 @@ impl State {
             recorded: record.decision.as_ref().and_then(|kept| kept.read().ok()),
             pause: record.pause.as_deref().cloned(),
             switched_off: !self.settings.knobs().acting,
-            actions: live.filter_map(|action| self.action(action).cloned()).collect(),
+            feature_off: !self.settings.knobs().feature,
+            actions: live
+                .filter_map(|action| self.action(action))
+                .map(|action| (action.clone(), self.action_waits(action)))
+                .collect(),
             operation,
             asked: record.asked.clone(),
             pending_since: record.pending_since,
@@ -71,6 +79,12 @@ impl State {
             floor: record.floor.as_deref().cloned(),
             idle: self.idle_state(cluster.id),
         })
+    }
+
+    /// What an action of this state waits for, where nobody can carry it out now and its own status does not say why.
+    pub fn action_waits(&self, action: &Action) -> Option<&'static str> {
+        let unsettled = self.action(action.id) == Some(action);
+        self.not_claimable(action).filter(|_| unsettled).and_then(NotClaimable::text)
     }
 
     /// What would be decided if this cluster were looked at now. It has no id: nothing is recorded. Nothing if there is no such
@@ -86,6 +100,9 @@ impl State {
         let assessment = assess(self, cluster, Some(record), &knobs, &STRATEGIES);
         let draft = draft(record, &knobs, self.now, &assessment, OperationId::from(Revision::default()));
         let changes_at = changes_at(self, record, &knobs, &assessment, &draft);
+        // While the feature is off nobody looks at any cluster, so whatever would follow does not.
+        let (conclusion, changes_at) =
+            if knobs.feature { (draft.conclusion, changes_at) } else { (Conclusion::Held, None) };
         let replicas = &record.signals.replicas;
         let shadow = assessment.said.shadow.map(|shadow| {
             Box::new(Shadow {
@@ -105,7 +122,7 @@ impl State {
             planned: assessment.planned,
             shadow,
             brakes: draft.brakes,
-            conclusion: draft.conclusion,
+            conclusion,
             changes_at,
         }
     }
@@ -120,6 +137,10 @@ impl Explanation {
     pub fn said(&self) -> Vec<Said> {
         let Cluster { name, id, .. } = &self.cluster;
         let mut said = vec![Said::new(Topic::Cluster, name, format!("cluster {name} ({id}) at {}", self.now.at))];
+        if self.feature_off {
+            let text = "nothing is decided for any cluster: enable_auto_scaling is false";
+            said.push(Said::new(Topic::Switch, FEATURE, text));
+        }
         if self.switched_off {
             let text = "auto-scaling is switched off for all clusters: auto_scaling_enabled is false";
             said.push(Said::new(Topic::Switch, SWITCH, text));
@@ -142,8 +163,9 @@ impl Explanation {
         if let Some(operation) = &self.operation {
             said.extend(operation.said());
         }
-        for action in &self.actions {
-            said.push(Said::new(Topic::Action, action.id, action.line()).deeper());
+        for (action, waits) in &self.actions {
+            let waits = waits.map(|waits| format!(", {waits}")).unwrap_or_default();
+            said.push(Said::new(Topic::Action, action.id, format!("{}{waits}", action.line())).deeper());
         }
         for asked in &self.asked {
             let text = format!("{}, and not begun: {}", asked.reason, step(&asked.step));
@@ -157,6 +179,19 @@ impl Explanation {
             said.push(Said::new(Topic::Decision, recorded.id, text));
         }
         said
+    }
+}
+
+impl NotClaimable {
+    /// Nothing where the status of the action says it.
+    fn text(self) -> Option<&'static str> {
+        match self {
+            Self::FeatureOff => Some("not carried out while enable_auto_scaling is false"),
+            Self::SwitchedOff => Some("not carried out while auto_scaling_enabled is false"),
+            Self::NotItsTurn => Some("after another one of its operation"),
+            Self::Nowhere => Some("which nobody can carry out: the cluster has no backend"),
+            Self::NotFree => None,
+        }
     }
 }
 

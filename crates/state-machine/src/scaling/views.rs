@@ -19,6 +19,19 @@ use crate::signals::collectors::Collector;
 use crate::strategies::{STRATEGIES, StrategyState};
 use crate::{ActionId, ClusterId, LogIndex, OperationId, Revision, State, StrategyId, Time};
 
+/// Why an action that is not settled cannot be claimed right now: the first of these that holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotClaimable {
+    FeatureOff,
+    SwitchedOff,
+    /// Its own status says what it waits for.
+    NotFree,
+    /// Another action of its operation comes first.
+    NotItsTurn,
+    /// Its cluster is gone, or lives nowhere.
+    Nowhere,
+}
+
 /// What is known about one cluster, as far as scaling goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Standing<'a> {
@@ -208,21 +221,30 @@ impl State {
     /// or that an earlier leader claimed, is to be read back first. Not among them, and still to be settled, are those in
     /// flight that are not sent again: their cluster is gone, or they have no attempt left.
     pub fn claimable_actions(&self) -> impl Iterator<Item = &Action> {
-        let knobs = *self.settings.knobs();
-        let epoch = self.epoch();
-        self.actions().filter(move |action| {
-            let free = match action.status {
-                ActionStatus::Pending { not_before } => not_before.is_none_or(|at| at <= self.now),
-                ActionStatus::Unknown { .. } => true,
-                ActionStatus::Claimed { epoch: claimed, .. } => epoch.is_some_and(|epoch| claimed < epoch),
-                _ => false,
-            };
-            let operation = self.scaling.record(action.cluster).and_then(|record| record.operation.as_deref());
-            let in_turn = operation.is_none_or(|operation| first_in_turn(self, operation) == Some(action.id));
-            let left = !action.status.is_in_flight() || u64::from(action.attempt) < knobs.attempts_max;
-            let somewhere = self.clusters.by_id(action.cluster).is_some() && self.backend_for(action).is_some();
-            knobs.feature && knobs.acting && free && left && in_turn && somewhere
-        })
+        self.actions().filter(|action| self.not_claimable(action).is_none())
+    }
+
+    /// What an action that is not settled waits for before it can be claimed; nothing if it can be.
+    pub(crate) fn not_claimable(&self, action: &Action) -> Option<NotClaimable> {
+        let knobs = self.settings.knobs();
+        let free = match action.status {
+            ActionStatus::Pending { not_before } => not_before.is_none_or(|at| at <= self.now),
+            ActionStatus::Unknown { .. } => true,
+            ActionStatus::Claimed { epoch: claimed, .. } => self.epoch().is_some_and(|epoch| claimed < epoch),
+            _ => false,
+        };
+        let operation = || self.scaling.record(action.cluster).and_then(|record| record.operation.as_deref());
+        let in_turn = || operation().is_none_or(|operation| first_in_turn(self, operation) == Some(action.id));
+        let left = !action.status.is_in_flight() || u64::from(action.attempt) < knobs.attempts_max;
+        let somewhere = || self.clusters.by_id(action.cluster).is_some() && self.backend_for(action).is_some();
+        match () {
+            () if !knobs.feature => Some(NotClaimable::FeatureOff),
+            () if !knobs.acting => Some(NotClaimable::SwitchedOff),
+            () if !free || !left => Some(NotClaimable::NotFree),
+            () if !in_turn() => Some(NotClaimable::NotItsTurn),
+            () if !somewhere() => Some(NotClaimable::Nowhere),
+            () => None,
+        }
     }
 
     /// By name.
