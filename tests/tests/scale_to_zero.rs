@@ -191,6 +191,16 @@ async fn a_cluster_falls_asleep_after_the_threshold_and_wakes_by_api_and_by_acti
     });
     ensure!(named == expected, "{named}");
 
+    // The history names each by a request, also where nobody gave one.
+    let woken = said(&group, &["audit", "log", "--kind", "ClusterWoken", "-o", "jsonl"])?;
+    let rows: Vec<Value> = woken.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let asked: Vec<&Value> =
+        rows.iter().filter(|row| row["source"].as_str().is_some_and(|it| it.starts_with("http"))).collect();
+    ensure!(
+        asked.len() >= 2 && asked.iter().all(|row| row["request_id"].as_str().is_some_and(|id| !id.is_empty())),
+        "{woken}"
+    );
+
     // What is wrong is said with what would be right.
     let (code, wrong) = http(&address, "POST", &format!("{policy}/wake"), Some(&json!({ "reason": "bored" }))).await?;
     ensure!(code == 400 && wrong["error"].as_str().is_some_and(|it| it.contains("webhook")), "{code} {wrong}");

@@ -13,6 +13,7 @@ use loadline_state_machine::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
+use uuid::{NoContext, Timestamp, Uuid};
 
 use crate::grpc::errors::{self, Answer};
 use crate::grpc::exchange::Exchange;
@@ -78,9 +79,17 @@ fn meant_by(state: &State, name: &str) -> Result<Vec<ClusterId>, Status> {
     Err(errors::rejected(&Rejection::NotFound { resource: ResourceName::cluster(name) }))
 }
 
+/// By the time of the log: that of a machine may be so far off that its ids are refused, and somebody waits for what is to wake.
+fn fresh_id(state: &State) -> RequestId {
+    let now = Duration::from_millis(state.now().as_millis());
+    let made_at = Timestamp::from_unix(NoContext, now.as_secs(), now.subsec_nanos());
+    RequestId(Uuid::new_v7(made_at).as_u128())
+}
+
 impl Waking {
-    /// Has them woken. What has an id is recorded once, however often it is asked for; all that sleep are whoever sleeps when it
-    /// is asked, and waking one that is on its way changes nothing, so that needs no id.
+    /// Has them woken. What comes with an id is recorded once, however often it is asked for. All that sleep are whoever sleeps when
+    /// it is asked, and waking one that is on its way changes nothing, so that need not come with one; it gets one here, by which the
+    /// history can name it.
     pub(crate) async fn wake(
         &self,
         actor: Actor,
@@ -101,8 +110,9 @@ impl Waking {
         let commands: Vec<Command> = clusters.iter().filter_map(wake).collect();
         let mut woken = Woken { index: state.applied(), clusters: Vec::new() };
         for commands in commands.chunks(COMMANDS_PER_REQUEST_MAX) {
-            // A request has one id; what does not fit into one goes without.
+            // A request has one id; of what does not fit into one, each part gets its own.
             let request_id = request_id.filter(|_| clusters.len() <= COMMANDS_PER_REQUEST_MAX);
+            let request_id = Some(request_id.unwrap_or_else(|| fresh_id(&state)));
             let request = Request { actor: actor.clone(), request_id, commands: commands.to_vec() };
             let receipt = self.exchange.proposals.propose(request).await.map_err(|error| errors::propose(&error))?;
             let done = receipt.result.map_err(|refused| errors::rejected(&refused.rejection))?;

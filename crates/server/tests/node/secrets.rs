@@ -10,7 +10,7 @@ use loadline_api::v1::audit_client::AuditClient;
 use loadline_audit::{ExportFile, Kept, Source};
 use loadline_credentials::token::Token;
 use loadline_log::JournalRecord;
-use loadline_state_machine::{Command, JournalEntry};
+use loadline_state_machine::{Command, JournalEntry, Proof};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tonic::Status;
@@ -187,6 +187,8 @@ async fn no_secret_is_in_the_history_or_in_any_file_whatever_way_it_came() {
         let JournalEntry::Requests(sealed) = JournalEntry::decode(&record.entry).unwrap() else { continue };
         for request in &sealed.entry().requests {
             assert!(!request.actor.name.is_empty() && !request.actor.source.is_empty(), "entry {}", record.index);
+            let asked_by_a_node = request.actor.proof == Proof::Node;
+            assert!(asked_by_a_node || request.request_id.is_some(), "entry {}: {request:?}", record.index);
             for command in &request.commands {
                 match command {
                     Command::CreateCluster { name } if name == "shop" => found = Some(request.clone()),
