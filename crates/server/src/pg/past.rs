@@ -5,6 +5,7 @@
 //! the time before; another one may.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use loadline_audit::TrailError;
@@ -40,13 +41,20 @@ struct Kept<T> {
     rows: VecDeque<(u64, Arc<T>)>,
     /// Everything up to here has been looked at.
     up_to: u64,
+    /// Whether there are older ones than these.
+    cut: bool,
+    /// What the journal had fetched then of what it lacked. With more, there are other rows.
+    filled: Vec<RangeInclusive<u64>>,
 }
 
 impl<T> Default for Kept<T> {
     fn default() -> Self {
-        Self { rows: VecDeque::new(), up_to: 0 }
+        Self { rows: VecDeque::new(), up_to: 0, cut: false, filled: Vec::new() }
     }
 }
+
+/// Entries and rows, the newest first.
+type Rows<T> = Vec<(u64, Arc<T>)>;
 
 impl JournalPast {
     pub(super) fn new(node: Node) -> JournalPast {
@@ -61,32 +69,63 @@ impl JournalPast {
         state: &State,
         budget: &Budget,
         pick: impl Fn(u64, Time, Event) -> Option<T>,
-    ) -> Result<Vec<(u64, Arc<T>)>, SqlError> {
+    ) -> Result<Rows<T>, SqlError> {
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = self.found_since(&key, kept.up_to, rows_max, budget)?;
-        let mut added = Vec::new();
-        for entry in new.iter().rev() {
-            budget.check()?;
-            let Some((time, events)) = self.events_at(*entry)? else { continue };
-            added.extend(events.into_iter().filter_map(|event| Some((*entry, Arc::new(pick(*entry, time, event)?)))));
+        let filled = self.node.journal().filled_gaps();
+        if kept.filled != filled {
+            *kept = Kept { filled, ..Kept::default() };
         }
+        let new = self.found(&key, None, kept.up_to, rows_max, budget)?;
+        let mut added = self.picked(&new, budget, &pick)?;
+        added.reverse();
         // Only now: had it been interrupted, the rows in between would be missed for ever.
         kept.rows.extend(added);
         kept.up_to = new.first().copied().unwrap_or(kept.up_to).max(kept.up_to);
         let surplus = kept.rows.len().saturating_sub(rows_max);
         kept.rows.drain(..surplus);
-        let seen = kept.rows.iter().rev().filter(|(index, _)| *index <= state.applied().0);
+        kept.cut |= surplus > 0 || new.len() >= rows_max;
+        let end = state.applied().0;
+        if kept.cut && kept.rows.front().is_some_and(|(oldest, _)| *oldest > end) {
+            // A moment before all that is kept: few ask for one.
+            drop(kept);
+            let found = self.found(&key, end.checked_add(1), 0, rows_max, budget)?;
+            return self.picked(&found, budget, &pick);
+        }
+        let seen = kept.rows.iter().rev().filter(|(index, _)| *index <= end);
         Ok(seen.map(|(index, row)| (*index, Arc::clone(row))).collect())
     }
 
-    /// The entries under a key that are newer than this one, the newest first.
-    fn found_since(&self, key: &[u8], since: u64, rows_max: usize, budget: &Budget) -> Result<Vec<u64>, SqlError> {
+    /// The rows at these entries, in the same order.
+    fn picked<T>(
+        &self,
+        entries: &[u64],
+        budget: &Budget,
+        pick: impl Fn(u64, Time, Event) -> Option<T>,
+    ) -> Result<Rows<T>, SqlError> {
+        let mut rows = Vec::new();
+        for entry in entries {
+            budget.check()?;
+            let Some((time, events)) = self.events_at(*entry)? else { continue };
+            let picked = events.into_iter().rev().filter_map(|event| pick(*entry, time, event));
+            rows.extend(picked.map(|row| (*entry, Arc::new(row))));
+        }
+        Ok(rows)
+    }
+
+    /// The entries under a key that are before one and newer than another, the newest first.
+    fn found(
+        &self,
+        key: &[u8],
+        mut before: Option<u64>,
+        since: u64,
+        rows_max: usize,
+        budget: &Budget,
+    ) -> Result<Vec<u64>, SqlError> {
         let index = self.node.audit_index().ok_or_else(|| {
             let message = "this node keeps no audit index, so it cannot tell of the past";
             SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_hint("Ask another node.")
         })?;
         let mut found = Vec::new();
-        let mut before = None;
         loop {
             budget.check()?;
             let step = index.find(key, before, STEP).map_err(|error| failed(&error))?;
