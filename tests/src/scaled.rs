@@ -1,6 +1,9 @@
 //! A group that scales clusters on a [`Machine`]: how a test sets it up, and what it asks of it.
 
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use loadline_api::v1::cluster_signals::Cluster as ClusterName;
@@ -146,14 +149,24 @@ pub async fn metrics(address: &str) -> Result<String> {
     Ok(page)
 }
 
-/// Reports of a crash and of hydration, again and again, about one replica of one cluster; answers how many were acknowledged.
-pub async fn flood(group: &Group, cluster: &str, reports: u64) -> Result<u64> {
-    let client = crate::ask::client(&group.endpoints())?;
+/// Reports of a crash and of hydration, again and again, about one replica of one cluster: so many at once, and then thousands a second
+/// until it is enough. Answers how many were sent, and how many acknowledged.
+pub async fn flood(
+    endpoints: Vec<String>,
+    cluster: &'static str,
+    at_once: u64,
+    enough: Arc<AtomicBool>,
+) -> Result<(u64, u64)> {
+    /// A machine that is fast would else send as much as it can for as long as somebody else takes.
+    const THEN_AT_ONCE: u64 = 16;
+    let client = crate::ask::client(&endpoints)?;
     let mut stream = client.signal_stream(SignalOptions::of("flood"));
     let observation = |seen| Observation { age_ms: 0, seen: Some(seen) };
     let replica =
         ReplicaSeen { name: "main".to_owned(), size: "1".to_owned(), incarnation: String::new(), ready: true };
-    for number in 0..reports {
+    let mut sent = 0;
+    while sent < at_once || !enough.load(Ordering::Relaxed) {
+        let number = sent;
         let seen = match number % 3 {
             0 => Seen::Replica(replica.clone()),
             1 => Seen::Hydration(HydrationSeen { replica: "main".to_owned(), total: 10, hydrated: number % 10 }),
@@ -162,8 +175,12 @@ pub async fn flood(group: &Group, cluster: &str, reports: u64) -> Result<u64> {
         let whose = Some(ClusterName::Name(cluster.to_owned()));
         let about = ClusterSignals { cluster: whose, observations: vec![observation(seen)] };
         stream.send(vec![about]).await?;
+        sent += 1;
+        if sent > at_once && sent.is_multiple_of(THEN_AT_ONCE) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
     stream.flush().await?;
     let tally = stream.tally();
-    Ok(tally.recorded + tally.repeated)
+    Ok((sent, tally.recorded + tally.repeated))
 }
