@@ -138,7 +138,9 @@ fn many_clusters_are_compared_with_few_and_every_figure_is_there() {
         "scale new node",
     ];
     let signals = ["scale signals"; 2];
-    let expected = [&signals[..], &felt, &["scale memory per cluster"], &felt, &needed].concat();
+    let expected =
+        [&signals[..], &felt, &["scale memory per cluster", "scale memory per cluster after writes"], &felt, &needed]
+            .concat();
     assert_eq!(names, expected);
 }
 
