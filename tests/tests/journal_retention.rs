@@ -132,3 +132,38 @@ async fn what_is_too_old_goes_on_every_node() -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_node_fetches_what_the_others_still_keep() -> anyhow::Result<()> {
+    let _alone = alone();
+    let mut group = Group::start(BINARY, 3, Options::short_log())?;
+    ask::leader(&group).await?;
+    works(&group, &["set", "journal_bytes_max", "40000"]);
+    segments_go(&group).await?;
+    let mut kept = Vec::new();
+    for number in 0..3 {
+        kept.extend(figure(&group, number, "loadline_journal_first_index").await);
+    }
+    let oldest = kept.into_iter().min().expect("three nodes have a journal");
+    assert!(oldest > 1);
+
+    group.join()?;
+    eventually("the new node has as much as the others", ask::PATIENCE, async || {
+        let first = figure(&group, 3, "loadline_journal_first_index").await?;
+        (first == oldest).then_some(())
+    })
+    .await?;
+    eventually("it looks for nothing more", ask::PATIENCE, async || {
+        (figure(&group, 3, "loadline_journal_lacking_entries").await? == 0).then_some(())
+    })
+    .await?;
+    // It is one history without a gap, which leads to what everybody has.
+    works(&group, &["audit", "verify", "--node", "n4"]);
+    group.stop(3)?;
+    let folder = group.members[3].data.display().to_string();
+    let (verdict, _) = works(&group, &["audit", "verify", "--data-dir", &folder, "-o", "json"]);
+    let verdict: Value = serde_json::from_str(&verdict)?;
+    assert_eq!(verdict["entries"].as_array().map(Vec::len), Some(1), "{verdict}");
+    assert_eq!((&verdict["entries"][0]["first"], &verdict["valid"]), (&oldest.into(), &true.into()), "{verdict}");
+    Ok(())
+}

@@ -85,6 +85,11 @@ impl Day {
         Day { leadership_entries: entries.max(1), ..self }
     }
 
+    /// Somebody asks for this next.
+    pub fn ask(&mut self, who: &'static str, commands: Vec<Command>) {
+        self.planned.push_back(Next::Ask(who, commands));
+    }
+
     /// The state after the last entry.
     pub fn state(&self) -> &State {
         &self.state

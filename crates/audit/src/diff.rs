@@ -5,23 +5,20 @@
 //!
 //! Left out: what changes all the time and means nothing by itself, as the ages and values of signals and what strategies note for
 //! themselves. They are in the history: see [`crate::search`].
+//!
+//! [`deeds`]: what was done to each thing, for as long as it can be told of.
+
+mod deeds;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loadline_state_machine::{
-    Action, Call, ClusterId, Event, Options, ResourceName, Role, Seen, SignalView, State, Target, Time,
-    resource_changes,
-};
+use loadline_state_machine::{ClusterId, Options, ResourceName, Role, SignalView, State, Target, Time};
 use serde_json::{Map, Value, json};
 
-use crate::part::asker;
-use crate::replay::{Moment, ReplayError, Start, Step, begin, replay};
+use self::deeds::{Deeds, replica_name};
+use crate::replay::{Moment, ReplayError, Start, begin, replay};
 use crate::source::Source;
 use crate::trail::Who;
-use crate::words::words;
-
-/// Deeds that are told of one thing: the newest, and of every kind the last. Whoever wants all of them searches the history.
-const DEEDS_MAX: usize = 20;
 
 /// A moment that a history was brought to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +107,7 @@ pub fn diff(
 ) -> Result<Difference, DiffError> {
     let began = begin(source, start)?;
     let before = replay(source, Start::From(Box::new(began)), from, |_| tell())?.state;
-    let mut deeds = Deeds::default();
+    let mut deeds = Deeds::since(things(&before).into_keys());
     let after = replay(source, Start::From(Box::new(before.clone())), to, |step| {
         tell();
         deeds.add(step);
@@ -291,24 +288,6 @@ fn things(state: &State) -> BTreeMap<String, Thing> {
     things
 }
 
-/// What is shown under another name, or with another name in it, after a cluster was renamed.
-fn named_after(id: ClusterId, names: [&str; 2], state: &State) -> Vec<String> {
-    let strategies = state.strategies().filter(|strategy| strategy.target == Target::Cluster(id));
-    let mut after: Vec<String> = strategies.map(|it| ResourceName::strategy(it.id).to_string()).collect();
-    let signals = state.signals_after(None).filter(|signal| signal.target == Target::Cluster(id));
-    after.extend(signals.map(|it| ResourceName::signal(&*it.name).to_string()));
-    let roles = state.roles_after(None).filter(|role| role.clusters.contains(&id));
-    after.extend(roles.map(|it| ResourceName::role(&it.name).to_string()));
-    for replica in state.standing(id).iter().flat_map(|it| &it.signals().replicas) {
-        after.extend(names.map(|name| replica_name(name, &replica.name)));
-    }
-    after
-}
-
-fn replica_name(cluster: &str, replica: &str) -> String {
-    format!("replicas/{cluster}/{replica}")
-}
-
 fn target(target: &Target, state: &State) -> String {
     match target {
         Target::Cluster(id) => state.cluster_by_id(*id).map_or_else(|| id.to_string(), |it| it.name.clone()),
@@ -360,158 +339,5 @@ fn flatten(prefix: String, value: Value, into: &mut Thing) {
         other => {
             into.insert(prefix, other);
         }
-    }
-}
-
-/// What was done to each thing, between the two moments.
-#[derive(Default)]
-struct Deeds {
-    by_name: BTreeMap<String, Vec<Deed>>,
-    /// The action that last changed a replica: whoever sees the replica then sees what that one did.
-    replicas: BTreeMap<String, (String, String, String)>,
-}
-
-/// Adds a deed. Of too many the oldest goes that is neither the first nor the last of its kind: those say who made the thing, and who changed
-/// each of its fields last.
-fn push(deeds: &mut Vec<Deed>, deed: Deed) {
-    deeds.push(deed);
-    if deeds.len() <= DEEDS_MAX {
-        return;
-    }
-    let goes = (0..deeds.len()).find(|at| {
-        let same = |other: &Deed| other.kind == deeds[*at].kind;
-        deeds[..*at].iter().any(same) && deeds[at + 1..].iter().any(same)
-    });
-    if let Some(goes) = goes {
-        deeds.remove(goes);
-    }
-}
-
-impl Deeds {
-    fn take(&mut self, name: &str) -> Vec<Deed> {
-        self.by_name.remove(name).unwrap_or_default()
-    }
-
-    fn add(&mut self, step: &Step<'_>) {
-        let (index, at) = (step.applied.index.0, step.applied.time);
-        let caused = step.applied.causes.iter().zip(&step.applied.events);
-        for (cause, event) in caused {
-            let who = || asker(step.entry, *cause).map(Who::from);
-            let mut deed = |names: Vec<String>, links: Links| {
-                for name in names {
-                    let what = words(event, step.state);
-                    let Links { decision, action, by } = links.clone();
-                    let deed = Deed { index, at, kind: event.kind_name(), what, who: who(), decision, action, by };
-                    push(self.by_name.entry(name).or_default(), deed);
-                }
-            };
-            match event {
-                Event::SignalsReported { cluster, observations, .. } => {
-                    let Some(cluster) = step.state.cluster_by_id(*cluster) else { continue };
-                    for observation in observations {
-                        let (Seen::Replica { name, .. }
-                        | Seen::ReplicaGone { name, .. }
-                        | Seen::Hydration { replica: name, .. }) = &observation.seen
-                        else {
-                            continue;
-                        };
-                        let name = replica_name(&cluster.name, name);
-                        let links = self.replicas.get(&name).cloned().map(Links::of).unwrap_or_default();
-                        deed(vec![name], links);
-                    }
-                }
-                Event::ActionPlanned { action }
-                | Event::ActionApproved { action }
-                | Event::ActionClaimed { action }
-                | Event::ActionReturned { action }
-                | Event::ActionUnsure { action }
-                | Event::ActionHurried { action }
-                | Event::ActionSettled { action, .. } => {
-                    let links = links(action);
-                    let mut names = vec![ResourceName::action(action.id).to_string()];
-                    if matches!(event, Event::ActionSettled { .. }) {
-                        let replica = replica_name(&action.cluster_name, action.call.replica());
-                        if matches!(
-                            action.call,
-                            Call::CreateReplica(_)
-                                | Call::DropReplica(_)
-                                | Call::CordonReplica(_)
-                                | Call::UncordonReplica(_)
-                        ) {
-                            let text = |text: &Option<String>| text.clone().unwrap_or_default();
-                            self.replicas
-                                .insert(replica.clone(), (text(&links.decision), text(&links.action), text(&links.by)));
-                        }
-                        names.push(replica);
-                    }
-                    deed(names, links);
-                }
-                Event::OperationBegun { operation }
-                | Event::OperationAdvanced { operation }
-                | Event::OperationEnded { operation, .. } => {
-                    let links = Links { decision: Some(operation.decision.to_string()), ..Links::default() };
-                    deed(vec![ResourceName::operation(operation.id).to_string()], links);
-                }
-                Event::DecisionMade { decision } => {
-                    let Some(cluster) = step.state.cluster_by_id(decision.cluster) else { continue };
-                    let links = Links { decision: Some(decision.id.to_string()), ..Links::default() };
-                    deed(vec![ResourceName::cluster(&cluster.name).to_string()], links);
-                }
-                Event::ClusterPaused { cluster, .. }
-                | Event::ClusterResumed { cluster, .. }
-                | Event::ClusterWoken { cluster, .. }
-                | Event::ClusterOverridden { cluster, .. }
-                | Event::OverrideEnded { cluster, .. } => {
-                    let Some(cluster) = step.state.cluster_by_id(*cluster) else { continue };
-                    deed(vec![ResourceName::cluster(&cluster.name).to_string()], Links::default());
-                }
-                Event::ClusterDropped { cluster } => {
-                    let prefix = replica_name(&cluster.name, "");
-                    // Its replicas are forgotten with it.
-                    let known = self.by_name.range(prefix.clone()..).map(|(name, _)| name.clone());
-                    let mut names: Vec<String> = known.take_while(|name| name.starts_with(&prefix)).collect();
-                    names.push(ResourceName::cluster(&cluster.name).to_string());
-                    for name in names {
-                        let what = words(event, step.state);
-                        let Links { decision, action, by } = Links::default();
-                        let one = Deed { index, at, kind: event.kind_name(), what, who: who(), decision, action, by };
-                        push(self.by_name.entry(name).or_default(), one);
-                    }
-                }
-                Event::RulesRaised { .. } | Event::RestoreFinished { .. } | Event::LeaderAnnounced { .. } => {
-                    deed(vec!["group".to_owned()], Links::default());
-                }
-                other => {
-                    let changes = resource_changes(std::slice::from_ref(other));
-                    let mut names: BTreeSet<String> = changes.iter().map(|change| change.name.to_string()).collect();
-                    if let Event::ClusterRenamed { from, cluster } = other {
-                        names.extend(named_after(cluster.id, [from, &cluster.name], step.state));
-                    }
-                    deed(names.into_iter().collect(), Links::default());
-                }
-            }
-        }
-    }
-}
-
-/// What something followed from.
-#[derive(Clone, Default)]
-struct Links {
-    decision: Option<String>,
-    action: Option<String>,
-    by: Option<String>,
-}
-
-impl Links {
-    fn of((decision, action, by): (String, String, String)) -> Links {
-        Links { decision: Some(decision), action: Some(action), by: Some(by) }
-    }
-}
-
-fn links(action: &Action) -> Links {
-    Links {
-        decision: Some(action.decision.to_string()),
-        action: Some(action.id.to_string()),
-        by: Some(action.by.to_string()),
     }
 }

@@ -21,6 +21,9 @@ use crate::trail::{Opened, Trail, TrailError, TrailNames, Who};
 use crate::words::words;
 use doubts::Doubts;
 
+/// What is said of a signal that never came.
+const NOTHING_REPORTED: &str = "nothing reported";
+
 /// Entries that one action can have: claims, outcomes and what operators did.
 const ENTRIES_PER_ACTION_MAX: usize = 500;
 
@@ -227,10 +230,16 @@ impl Explainer<'_> {
         let recorded = decision.id != Revision::default();
         let up_to = if recorded { decision.id.index.0 } else { self.end() };
         let arrived = self.arrivals(decision, up_to)?;
-        for said in decision.said() {
+        for mut said in decision.said() {
             let (mut origin, mut resource) = (Origin::default(), None);
             match said.topic {
-                Topic::Signal => origin = arrived.get(&said.name).cloned().unwrap_or_default(),
+                Topic::Signal => match (arrived.found.get(&said.name), arrived.not_before) {
+                    (Some(found), _) => origin = found.clone(),
+                    (None, Some(first)) if !said.text.ends_with(NOTHING_REPORTED) => {
+                        said.text += &format!("; it came before entry {first}, further back than was looked");
+                    }
+                    (None, _) => {}
+                },
                 Topic::Strategy | Topic::DryRun => {
                     if let Ok(id) = said.name.parse::<StrategyId>() {
                         let name = ResourceName::strategy(id);
@@ -330,6 +339,10 @@ impl Explainer<'_> {
             }
             let origin = match said.topic {
                 Topic::Cluster => self.changed_by(&ResourceName::cluster(name), end)?,
+                // One that nobody ever set has nobody to name, and nothing that is missing could tell.
+                Topic::Switch if self.state.setting(&said.name).is_some_and(|it| it.updated.is_none()) => {
+                    Origin::default()
+                }
                 Topic::Switch => self.changed_by(&ResourceName::setting(&said.name), end)?,
                 Topic::Pause => self.last_about(id, end, |event| matches!(event, Event::ClusterPaused { .. }))?,
                 Topic::Override => {
@@ -389,6 +402,9 @@ impl Explainer<'_> {
         );
         by.depth = 1;
         by.resource = action.by.strategy().map(|id| ResourceName::strategy(id).to_string());
+        if let Some(waits) = self.state.action_waits(&action) {
+            facts.add("action", "waits", waits, Origin::default()).depth = 1;
+        }
         let called =
             action.backend.as_ref().map(|backend| format!(", called on backend {backend}")).unwrap_or_default();
         facts

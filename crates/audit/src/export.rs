@@ -13,6 +13,7 @@ use loadline_state_machine::{Hash, State, Time};
 
 use crate::replay::{Moment, ReplayError, Start, replay};
 use crate::source::{Source, SourceError, open_state};
+use crate::stretch::{first_replayable, first_where, time_of};
 
 /// Bytes of records that are read at once.
 const PART_BYTES: usize = 1 << 20;
@@ -69,8 +70,7 @@ fn where_instead(next: Option<u64>) -> String {
 /// The first and the last entry between two bounds. All of them are there.
 pub fn bounds(source: &dyn Source, from: Begin, to: Moment) -> Result<RangeInclusive<u64>, ExportFailed> {
     let stretches = source.stretches();
-    let (Some(oldest), Some(newest)) = (stretches.first(), stretches.last()) else { return Err(ExportFailed::Empty) };
-    let holds = |stretch: &&RangeInclusive<u64>, index: u64| stretch.contains(&index);
+    let Some(newest) = stretches.last() else { return Err(ExportFailed::Empty) };
     let missing = |index: u64| {
         let next = stretches.iter().map(|stretch| *stretch.start()).find(|start| *start > index);
         ExportFailed::Missing { index, next }
@@ -80,64 +80,54 @@ pub fn bounds(source: &dyn Source, from: Begin, to: Moment) -> Result<RangeInclu
         Moment::Index(index) => index,
         Moment::Time(time) => {
             // The last stretch that has begun by then.
-            let begun =
-                |stretch: &&RangeInclusive<u64>| Ok::<_, SourceError>(time_of(source, *stretch.start())? <= time);
             let mut held = None;
             for stretch in &stretches {
-                if begun(&stretch)? {
+                if time_of(source, *stretch.start())? <= time {
                     held = Some(stretch);
                 }
             }
             let Some(held) = held else { return Err(ExportFailed::Nothing) };
-            first_where(source, held.clone(), |at| at > time)?.map_or(*held.end(), |after| after - 1)
+            match first_where(source, held, |at| at > time)? {
+                Some(after) => after - 1,
+                // In the gap behind it, nobody knows what had happened by then.
+                None if held != newest && time_of(source, *held.end())? < time => return Err(missing(*held.end() + 1)),
+                None => *held.end(),
+            }
         }
     };
-    let holding = stretches.iter().find(|stretch| holds(stretch, last)).ok_or_else(|| missing(last))?;
+    let holding = stretches.iter().find(|stretch| stretch.contains(&last)).ok_or_else(|| missing(last))?;
     let first = match from {
-        Begin::First => first_replayable(source, holding),
+        Begin::First => first_replayable(source, holding).unwrap_or(*holding.start()),
         Begin::Index(index) => index.max(1),
-        Begin::Time(time) if time_of(source, *oldest.start())? > time => first_replayable(source, holding),
-        Begin::Time(time) => first_where(source, holding.clone(), |at| at >= time)?.ok_or(ExportFailed::Nothing)?,
+        Begin::Time(time) => {
+            let first = first_where(source, holding, |at| at >= time)?.ok_or(ExportFailed::Nothing)?;
+            if first == *holding.start() && !is_first_since(source, first, time)? {
+                return Err(missing(first - 1));
+            }
+            first
+        }
     };
     if first > last {
         return Err(ExportFailed::Nothing);
     }
     if !holding.contains(&first) {
-        return Err(missing(first));
+        // Where what there is of it ends.
+        let there = stretches.iter().find(|stretch| stretch.contains(&first));
+        return Err(missing(there.map_or(first, |stretch| *stretch.end() + 1)));
     }
     Ok(first..=last)
 }
 
-/// The first entry of a stretch before which the state is kept; its first one if there is no such state.
-fn first_replayable(source: &dyn Source, stretch: &RangeInclusive<u64>) -> u64 {
-    if *stretch.start() == 1 {
-        return 1;
+/// Whether nothing that is not earlier than a time is missing right before this entry, with which a stretch begins.
+fn is_first_since(source: &dyn Source, first: u64, time: Time) -> Result<bool, SourceError> {
+    let before = first - 1;
+    if before == 0 {
+        return Ok(true);
     }
-    let after = source.starts().into_iter().map(|start| start + 1).find(|after| stretch.contains(after));
-    after.unwrap_or(*stretch.start())
-}
-
-/// The first entry of a stretch whose time is so. Time never goes back in the log.
-fn first_where(
-    source: &dyn Source,
-    stretch: RangeInclusive<u64>,
-    is_so: impl Fn(Time) -> bool,
-) -> Result<Option<u64>, SourceError> {
-    let (mut low, mut high) = (*stretch.start(), *stretch.end() + 1);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if is_so(time_of(source, middle)?) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
+    if !source.starts().contains(&before) {
+        return Ok(false);
     }
-    Ok(stretch.contains(&low).then_some(low))
-}
-
-fn time_of(source: &dyn Source, index: u64) -> Result<Time, SourceError> {
-    let records = source.read(index, 1)?;
-    Ok(Time::from_millis(records.first().map_or(0, |record| record.time_ms)))
+    Ok(source.start(before)?.is_some_and(|state| state.now() < time))
 }
 
 /// How far an export has come.
@@ -233,7 +223,12 @@ pub struct ExportFile {
 impl ExportFile {
     /// Opens a file whose frames, chain and signature are all right.
     pub fn open(path: &Path) -> Result<ExportFile, SourceError> {
-        Export::open(path).map(ExportFile::of).map_err(SourceError::Export)
+        ExportFile::open_telling(path, |_, _| {})
+    }
+
+    /// The same; `tell` hears how many of how many bytes have been read.
+    pub fn open_telling(path: &Path, tell: impl FnMut(u64, u64)) -> Result<ExportFile, SourceError> {
+        Export::open(path, tell).map(ExportFile::of).map_err(SourceError::Export)
     }
 
     /// One that was read already, as far as it goes.
@@ -274,7 +269,11 @@ impl Source for ExportFile {
         }
         let Some((_, body)) = self.export.state().map_err(SourceError::Export)? else { return Ok(None) };
         // What the head of the file says counts, not what the snapshot says of itself.
-        open_state(index, Hash(self.head().base_hash), &body).map(Some)
+        open_state(index, Hash(self.head().base_hash), &body, self.version()).map(Some)
+    }
+
+    fn hash_after(&self, index: u64) -> Result<Option<Hash>, SourceError> {
+        Ok((index + 1 == self.head().first).then(|| Hash(self.head().base_hash)))
     }
 
     fn group(&self) -> Option<String> {
@@ -339,10 +338,33 @@ mod tests {
             bounds(&made, Begin::Time(Time::from_millis(0)), Moment::Time(Time::from_millis(990))).unwrap(),
             1..=99
         );
-        let gone =
-            "entry 99 is not in this history: a snapshot stood in for it, or it was let go; it goes on with entry 151";
-        assert_eq!(failed(Begin::Index(99), Moment::End), gone);
+        let gone = |index: u64| {
+            format!(
+                "entry {index} is not in this history: a snapshot stood in for it, or it was let go; it goes on with entry 151"
+            )
+        };
+        assert_eq!(failed(Begin::Index(99), Moment::End), gone(100));
+        assert_eq!(failed(Begin::Index(120), Moment::End), gone(120));
         let out = export(&made, 151..=300, &origin(), &key(), Vec::new(), |_, _| {}).unwrap_err();
         assert_eq!(out.to_string(), "the state before entry 151 cannot be made");
+        // By time, too: from then on, and up to then, something is missing. Entries are ten milliseconds apart.
+        for millis in [0, 500, 995, 1_200, 1_510] {
+            assert_eq!(failed(Begin::Time(Time::from_millis(millis)), Moment::End), gone(150), "from {millis}");
+        }
+        assert_eq!(bounds(&made, Begin::Time(Time::from_millis(1_511)), Moment::End).unwrap(), 152..=300);
+        assert_eq!(failed(Begin::First, Moment::Time(Time::from_millis(1_200))), gone(100));
+    }
+
+    #[test]
+    fn a_time_is_where_the_history_begins_if_the_state_before_it_tells_that_nothing_is_missing() {
+        let made = Made::new(300);
+        let file = made.exported(151..=300);
+        let opened = ExportFile::open(file.path()).unwrap();
+        let from = |millis| bounds(&opened, Begin::Time(Time::from_millis(millis)), Moment::End);
+        assert_eq!(from(1_501).unwrap(), 151..=300);
+        assert_eq!(
+            from(1_500).unwrap_err().to_string(),
+            "entry 150 is not in this history: a snapshot stood in for it, or it was let go; it goes on with entry 151"
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use loadline_log::{
     Identity, Journal, JournalError, JournalOptions, JournalRecord, ReadOnlyDisk, SharedDisk, SnapshotError,
-    SnapshotStore, WalState, noted_program,
+    SnapshotStore, WalState, is_newer, noted_program,
 };
 use loadline_state_machine::{Hash, State};
 
@@ -44,12 +44,8 @@ impl Kept {
     pub(crate) fn of(folder: &Arc<ReadOnlyDisk>) -> Result<Kept, SourceError> {
         let disk: SharedDisk = Arc::clone(folder) as SharedDisk;
         let version = noted_program(&*disk);
-        let journal = Journal::open(Arc::clone(&disk), JournalOptions::default()).map_err(|source| match &version {
-            Some(version) if matches!(source, JournalError::Newer { .. }) => {
-                SourceError::Newer { version: version.clone(), source }
-            }
-            _ => SourceError::Journal(source),
-        })?;
+        let journal = Journal::open(Arc::clone(&disk), JournalOptions::default())
+            .map_err(|source| unopened(source, version.as_deref()))?;
         let cuts = folder.cuts().into_iter().map(|cut| {
             let loadline_log::Cut { path, offset, bytes } = cut;
             format!("the last {bytes} bytes of {path}, from offset {offset} on, are the torn end of a write: a node that starts drops them, and so it is done here")
@@ -85,6 +81,19 @@ impl Kept {
     }
 }
 
+/// What is not known here was written by a newer program if one had the folder; if none had, somebody altered it.
+fn unopened(source: JournalError, version: Option<&str>) -> SourceError {
+    match (source, version) {
+        (source @ JournalError::Newer { .. }, Some(version)) if is_newer(version, env!("CARGO_PKG_VERSION")) => {
+            SourceError::Newer { version: version.to_owned(), source }
+        }
+        (JournalError::Newer { file, offset, what }, Some(_)) => {
+            SourceError::Journal(JournalError::Damaged { file, offset, what })
+        }
+        (source, _) => SourceError::Journal(source),
+    }
+}
+
 impl Source for Kept {
     fn range(&self) -> Option<RangeInclusive<u64>> {
         Some(self.journal.first_index()?..=self.journal.last_index()?)
@@ -106,7 +115,15 @@ impl Source for Kept {
         let index_of = |meta: &loadline_log::SnapshotMeta| meta.last.map_or(0, |last| last.index);
         let Some(file) = self.snapshots.newest_where(|meta| index_of(meta) <= not_after) else { return Ok(None) };
         let body = file.load().map_err(SourceError::Snapshot)?;
-        open_state(index_of(file.meta()), Hash(file.meta().state_hash), &body).map(Some)
+        open_state(index_of(file.meta()), Hash(file.meta().state_hash), &body, self.version()).map(Some)
+    }
+
+    fn hash_after(&self, index: u64) -> Result<Option<Hash>, SourceError> {
+        match self.journal.hash_at(index) {
+            // That it is damaged is said of the entry itself.
+            Err(JournalError::Damaged { .. }) => Ok(None),
+            hash => hash.map(|hash| hash.map(Hash)).map_err(SourceError::Journal),
+        }
     }
 
     fn version(&self) -> Option<String> {

@@ -32,6 +32,7 @@ pub mod replay;
 pub mod search;
 pub mod source;
 pub mod sqlite;
+mod stretch;
 pub mod trail;
 pub mod verify;
 pub mod whatif;

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use loadline_log::JournalRecord;
 use loadline_state_machine::{Applied, DecodeError, Hash, JournalEntry, LogIndex, State, Time};
 
-use crate::source::{Source, SourceError};
+use crate::source::{Source, SourceError, newer_writer};
 
 /// Bytes of records that are unpacked at once, and how many such parts wait to be applied.
 const PART_BYTES: usize = 1 << 20;
@@ -33,8 +33,12 @@ pub enum ReplayError {
     },
     #[error("entry {index} gives the hash {ours}, and the history has {theirs}")]
     Differs { index: u64, ours: Hash, theirs: Hash },
-    #[error("entry {index} is missing: {found:?} comes where it should be")]
-    Gap { index: u64, found: Option<u64> },
+    #[error("entry {index} is not in this history{}", goes_on(*.found))]
+    Gap {
+        index: u64,
+        /// The next one that is.
+        found: Option<u64>,
+    },
     #[error("entry {wanted} is not in this history, which ends with {last}")]
     NotYet { wanted: u64, last: u64 },
 }
@@ -46,6 +50,10 @@ fn kept_from(kept: Option<u64>) -> String {
         }
         None => "no state from before is kept: what was before came as a snapshot or was let go".to_owned(),
     }
+}
+
+fn goes_on(found: Option<u64>) -> String {
+    found.map(|found| format!(", which goes on with entry {found}")).unwrap_or_default()
 }
 
 /// Which moment of a history.
@@ -190,7 +198,10 @@ fn part(source: &dyn Source, from: u64, to: Moment) -> Part {
     if from > end || over {
         return Ok(Decoded::new());
     }
-    let records = source.read(from, PART_BYTES)?;
+    let records = source.read(from, PART_BYTES).map_err(|error| match error.missing() {
+        Some(found) => ReplayError::Gap { index: from, found },
+        None => error.into(),
+    })?;
     let mut part = Decoded::with_capacity(records.len());
     for (expected, record) in (from..).zip(records) {
         if record.index != expected {
@@ -211,11 +222,7 @@ fn part(source: &dyn Source, from: u64, to: Moment) -> Part {
 
 /// What stops with the program that does not know it names the one that does.
 fn undecoded(history: &dyn Source, index: u64, source: DecodeError) -> ReplayError {
-    let newer = matches!(
-        source,
-        DecodeError::UnknownFormat { .. } | DecodeError::UnknownKind { .. } | DecodeError::RulesTooNew { .. }
-    );
-    match history.version().filter(|_| newer) {
+    match newer_writer(&source, history.version()) {
         Some(version) => ReplayError::Newer { index, version, source },
         None => ReplayError::Entry { index, source },
     }
@@ -345,6 +352,25 @@ mod tests {
         let kept = Kept::open(folder.path()).unwrap();
         let failed = replay(&kept, Start::Beginning, Moment::Index(31), |_| {}).unwrap_err();
         assert!(matches!(failed, ReplayError::NotYet { wanted: 31, last: 30 }), "{failed}");
+    }
+
+    #[test]
+    fn a_moment_in_a_gap_is_refused_with_where_the_history_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        journal(folder.path(), 30, None, &[]);
+        let disk = Arc::new(RealDisk::open(folder.path()).unwrap());
+        let kept = Journal::open(disk, JournalOptions::default()).unwrap();
+        kept.start_after(50, [1; 32]).unwrap();
+        let (entry, events) = (JournalEntry::encode_blank().into(), vec![].into());
+        let after = JournalRecord { index: 51, time_ms: 510, hash: [2; 32], entry, events, keys: vec![].into() };
+        kept.append(after).unwrap();
+        drop(kept);
+        let kept = Kept::open(folder.path()).unwrap();
+        for to in [Moment::Index(40), Moment::Time(Time::from_millis(400)), Moment::End] {
+            let failed = replay(&kept, Start::Beginning, to, |_| {}).unwrap_err();
+            assert_eq!(failed.to_string(), "entry 31 is not in this history, which goes on with entry 51", "{to:?}");
+        }
+        assert_eq!(replay(&kept, Start::Beginning, Moment::Time(Time::from_millis(299)), |_| {}).unwrap().entries, 29);
     }
 
     #[test]

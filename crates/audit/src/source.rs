@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use loadline_log::export::ExportError;
-use loadline_log::{JournalError, JournalRecord, OpenError, SnapshotError};
+use loadline_log::{JournalError, JournalRecord, OpenError, SnapshotError, is_newer};
 use loadline_state_machine::{DecodeError, Hash, LogIndex, State};
 
 /// Entries in the order of the log, with what each derived, and states to begin with.
@@ -29,6 +29,11 @@ pub trait Source: fmt::Debug + Sync {
     /// The newest whole state that is kept and that is not later than after this entry. Without one, a history that begins with
     /// the first entry can still be replayed from the empty state.
     fn start(&self, not_after: u64) -> Result<Option<State>, SourceError>;
+
+    /// The hash after an entry, also of one that cannot be read itself, because it is before the first of a stretch; none if nobody knows.
+    fn hash_after(&self, _index: u64) -> Result<Option<Hash>, SourceError> {
+        Ok(None)
+    }
 
     /// The newest program that wrote to it, if that is known.
     fn version(&self) -> Option<String> {
@@ -56,6 +61,8 @@ pub enum SourceError {
     Snapshot(#[source] SnapshotError),
     #[error("the state of the snapshot at entry {index} cannot be read")]
     State { index: u64, source: DecodeError },
+    #[error("the state of the snapshot at entry {index} was written by version {version}, and this is version {}", env!("CARGO_PKG_VERSION"))]
+    NewerState { index: u64, version: String, source: DecodeError },
     #[error("the snapshot at entry {index} says that its hash is {says}, and its state has {has}")]
     SnapshotDiffers { index: u64, says: Hash, has: Hash },
 }
@@ -70,11 +77,24 @@ impl SourceError {
     }
 }
 
-/// The state in the body of a snapshot, if it is the one that its head says it is.
-pub(crate) fn open_state(index: u64, says: Hash, body: &[u8]) -> Result<State, SourceError> {
-    let state = State::decode(body).map_err(|source| SourceError::State { index, source })?;
+/// The state in the body of a snapshot, if it is the one that its head says it is. `version`: the program that wrote it, as far as that is known.
+pub(crate) fn open_state(index: u64, says: Hash, body: &[u8], version: Option<String>) -> Result<State, SourceError> {
+    let state = State::decode(body).map_err(|source| match newer_writer(&source, version) {
+        Some(version) => SourceError::NewerState { index, version, source },
+        None => SourceError::State { index, source },
+    })?;
     if state.applied() != LogIndex(index) || state.hash() != says {
         return Err(SourceError::SnapshotDiffers { index, says, has: state.hash() });
     }
     Ok(state)
+}
+
+/// The version that knows what this program does not, if it is a newer one that wrote it. What this very version, or an older one, is said to
+/// have written and nobody knows was altered.
+pub(crate) fn newer_writer(error: &DecodeError, version: Option<String>) -> Option<String> {
+    let unknown = matches!(
+        error,
+        DecodeError::UnknownFormat { .. } | DecodeError::UnknownKind { .. } | DecodeError::RulesTooNew { .. }
+    );
+    version.filter(|version| unknown && is_newer(version, env!("CARGO_PKG_VERSION")))
 }

@@ -59,6 +59,19 @@ pub fn write(
     to: Moment,
     path: &Path,
     about: &About,
+    tell: impl FnMut(&Step<'_>),
+) -> Result<Replayed, SqliteError> {
+    write_in_parts(source, start, to, path, about, ROWS_AT_ONCE, tell)
+}
+
+/// The same with at most about so many rows of the past in memory. The file is the same, however many those are.
+pub fn write_in_parts(
+    source: &dyn Source,
+    start: Start,
+    to: Moment,
+    path: &Path,
+    about: &About,
+    rows_at_once: usize,
     mut tell: impl FnMut(&Step<'_>),
 ) -> Result<Replayed, SqliteError> {
     let began = begin(source, start)?;
@@ -70,7 +83,7 @@ pub fn write(
     let file = File { transaction: &transaction };
     file.create()?;
     // The decisions that still counted when the history begins are told by nobody else.
-    file.fill(&began, Arc::new(NoPast), is_about_decisions)?;
+    file.fill(&began, Rows::OfTheState, is_about_decisions)?;
     let first = began.applied().0 + 1;
     let mut part = Part::default();
     let mut failed = None;
@@ -78,14 +91,14 @@ pub fn write(
         tell(step);
         part.add(step);
         failed = file.add_refusals(step).map_err(SqliteError::from).err();
-        if failed.is_none() && part.rows() >= ROWS_AT_ONCE {
-            failed = file.fill(step.state, Arc::new(std::mem::take(&mut part)), is_of_the_past).err();
+        if failed.is_none() && part.rows() >= rows_at_once {
+            failed = file.fill(step.state, Rows::OfThePast(std::mem::take(&mut part)), is_of_the_past).err();
         }
         if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     failed.map_or(Ok(()), Err)?;
-    file.fill(&replayed.state, Arc::new(part), is_of_the_past)?;
-    file.fill(&replayed.state, Arc::new(NoPast), |table| !is_about_decisions(table))?;
+    file.fill(&replayed.state, Rows::OfThePast(part), is_of_the_past)?;
+    file.fill(&replayed.state, Rows::OfTheState, |table| !is_about_decisions(table))?;
     file.say(&replayed, first, about)?;
     transaction.commit()?;
     connection.close().map_err(|(_, error)| error)?;
@@ -101,6 +114,19 @@ fn is_of_the_past(table: &dyn Table) -> bool {
 
 fn is_about_decisions(table: &dyn Table) -> bool {
     ["decisions", "decision_stages"].contains(&table.name())
+}
+
+/// The column that a table of what is over takes from the state, and that has to be as it was then: the name of the cluster. The first column
+/// of these tables is the id that a part knows it by.
+fn cluster_then(table: &dyn Table) -> Option<usize> {
+    let takes = is_about_decisions(table) || table.name() == "operations";
+    table.columns().iter().position(|column| column.name == "cluster").filter(|_| takes)
+}
+
+/// What is written at once.
+enum Rows {
+    OfTheState,
+    OfThePast(Part),
 }
 
 struct File<'a> {
@@ -140,10 +166,14 @@ impl File<'_> {
     }
 
     /// Adds the rows that there are of some of the tables. A row under a key that is there already is told anew.
-    fn fill(&self, state: &State, past: Arc<dyn Past>, wanted: impl Fn(&dyn Table) -> bool) -> Result<(), SqliteError> {
+    fn fill(&self, state: &State, rows: Rows, wanted: impl Fn(&dyn Table) -> bool) -> Result<(), SqliteError> {
+        let part = match rows {
+            Rows::OfTheState => None,
+            Rows::OfThePast(part) => Some(Arc::new(part)),
+        };
         let source = Arc::new(Tables {
             state: Arc::new(state.clone()),
-            past,
+            past: part.clone().map_or_else(|| Arc::new(NoPast) as Arc<dyn Past>, |part| part as Arc<dyn Past>),
             nodes: Vec::new(),
             session: SessionFacts::default(),
             budget: Budget::default(),
@@ -154,8 +184,17 @@ impl File<'_> {
             let places = vec!["?"; columns.len()].join(", ");
             let sql = format!("INSERT OR REPLACE INTO \"{}\" VALUES ({places})", table.name());
             let mut statement = self.transaction.prepare(&sql)?;
+            let cluster = cluster_then(table);
             for row in 0..rows.count() {
-                let values = (0..columns.len()).map(|column| cell(columns[column].kind, rows.value(row, column)));
+                let named = cluster.and_then(|column| match rows.value(row, 0) {
+                    Value::Text(id) => Some((column, part.as_ref()?.cluster_of(&id)?.to_owned())),
+                    _ => None,
+                });
+                let value = |column: usize| match &named {
+                    Some((place, name)) if *place == column => Value::Text(name.clone()),
+                    _ => rows.value(row, column),
+                };
+                let values = (0..columns.len()).map(|column| cell(columns[column].kind, value(column)));
                 statement.execute(rusqlite::params_from_iter(values))?;
             }
         }

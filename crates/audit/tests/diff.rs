@@ -90,6 +90,49 @@ fn what_went_is_dropped_and_two_equal_moments_do_not_differ() {
     assert!(matches!(back, DiffError::Backwards { from: 9, to: 8 }), "{back}");
 }
 
+#[test]
+fn replicas_go_with_their_cluster_and_what_came_and_went_in_between_is_not_told() {
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    world.report("demo", Span::default(), vec![replica("r1_auto", "25cc", true)]);
+    let there = world.last();
+    world.cluster("alice", "short");
+    world.strategy("alice", "short", StrategyKind::TargetSize, &[("size", OptionValue::Text("25cc".into()))]);
+    world.report("short", Span::default(), vec![Seen::Activity { idle_for: None }]);
+    world.carry_out();
+    world.report("short", Span::default(), vec![replica("r1_auto", "25cc", true)]);
+    for name in ["short", "demo"] {
+        let drop = Command::DropClusterCascade { name: name.into(), etag: None, allow_missing: false };
+        world.ask("bob", vec![drop]);
+    }
+    let (gone, dropped) = (lines(&between(&world, there, world.last())), world.last());
+    assert_eq!(gone.len(), 2, "{gone:#?}");
+    for (line, thing) in gone.iter().zip(["clusters/demo", "replicas/demo/r1_auto"]) {
+        assert!(line.starts_with(&format!("{thing} dropped ")), "{gone:#?}");
+        assert!(line.ends_with(&format!("; ClusterDropped at {dropped} by bob")), "{gone:#?}");
+    }
+}
+
+#[test]
+fn what_was_gone_for_a_while_is_put_down_to_whoever_made_it_last() {
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    let before = world.last();
+    for who in ["bob", "carol"] {
+        world.cluster(who, "again");
+        world.report("again", Span::default(), vec![Seen::Activity { idle_for: None }]);
+        if who == "bob" {
+            let drop = Command::DropCluster { name: "again".into(), etag: None, allow_missing: false };
+            world.ask("bob", vec![drop]);
+        }
+    }
+    let difference = between(&world, before, world.last());
+    let again = difference.changes.iter().find(|changed| changed.name == "clusters/again").unwrap();
+    assert_eq!((again.what, again.deeds[0].kind), (What::Created, "ClusterCreated"));
+    assert_eq!(doer(&difference, "clusters/again", "id").2, "carol");
+    assert!(again.deeds.iter().all(|deed| deed.who.as_ref().is_none_or(|who| who.actor != "bob")), "{again:?}");
+}
+
 /// Who a field's last change is put down to: the kind, the entry and the name.
 fn doer(difference: &Difference, thing: &str, field: &str) -> (&'static str, u64, String) {
     let changed = difference.changes.iter().find(|changed| changed.name == thing).unwrap();

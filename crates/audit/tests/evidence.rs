@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use loadline_audit::day::Day;
-use loadline_audit::verify::{Verdict, verify_folder};
+use loadline_audit::verify::{Progress, Verdict, verify_folder};
 use loadline_audit::{Kept, Moment, Source as _, SourceError, Start, replay};
 use loadline_log::{
-    Journal, JournalOptions, LogPosition, OpenError, RealDisk, Record, SharedDisk, SnapshotMeta, SnapshotStore,
-    StoredVote, Threading, Wal, WalOptions,
+    Gap, Journal, JournalOptions, JournalRecord, LogPosition, OpenError, RealDisk, Record, SharedDisk, SnapshotMeta,
+    SnapshotStore, StoredVote, Threading, Wal, WalOptions,
 };
 use loadline_state_machine::State;
 
@@ -193,6 +193,121 @@ fn segments_that_are_taken_away_at_the_end_are_missed() {
         assert_eq!(verdict.is_valid(), end >= 500, "{verdict:?}");
         assert!(end >= 500 || verdict.findings[0].entries == Some((end + 1, Some(500))), "{verdict:?}");
     }
+}
+
+#[test]
+fn segments_that_are_taken_away_at_the_beginning_are_missed() {
+    for (snapshots, why) in [(&[300, 500][..], "nobody has set journal_retention"), (&[], "no snapshot stands in")] {
+        let whole = folder(ENTRIES, snapshots);
+        let mut segments = segments(whole.path());
+        assert!(segments.len() >= 3, "{segments:?}");
+        segments.pop();
+        for gone in segments {
+            std::fs::remove_file(gone).unwrap();
+            let verdict = verified(whole.path());
+            let first = *verdict.stretches[0].start();
+            assert_eq!(verdict.findings[0].entries, Some((1, Some(first - 1))), "{verdict:?}");
+            let said = verdict.findings[0].to_string();
+            assert!(said.contains("they are not here: segments") && said.contains(why), "{said}");
+            // What is left is as good as it was.
+            assert_eq!((verdict.findings.len(), verdict.replayed + verdict.chained), (1, ENTRIES + 1 - first));
+        }
+    }
+}
+
+/// The folder of a node that joined after entry 200, with these records after it, whose journal says that the hash before them is this.
+fn joined(hash: [u8; 32], records: impl IntoIterator<Item = JournalRecord>) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let disk: SharedDisk = Arc::new(RealDisk::open(folder.path()).unwrap());
+    let kept = Journal::open(disk, SMALL).unwrap();
+    kept.start_after(200, hash).unwrap();
+    for record in records {
+        kept.append(record).unwrap();
+    }
+    kept.close().unwrap();
+    folder
+}
+
+#[test]
+fn of_what_is_only_chained_everything_is_compared_that_follows_from_the_bytes() {
+    let mut day = Day::new(20, 1);
+    let records: Vec<JournalRecord> = (0..ENTRIES).map(|_| day.record()).collect();
+    let (before, later) = (records[199].hash, &records[200..]);
+    let whole = verified(joined(before, later.to_vec()).path());
+    assert!(whole.is_valid(), "{whole:?}");
+    assert_eq!((whole.chained, whole.replayed), (ENTRIES - 200, 0));
+    // The first one must follow from what the head of the segment says.
+    let found = wrong(joined([9; 32], later.to_vec()).path());
+    assert_eq!(found, ["entry 201: its hash does not follow from its bytes and the hash before it"]);
+    let place = (50..).find(|place| later[*place].keys.len() > 1).unwrap();
+    let altered = |alter: &dyn Fn(&mut JournalRecord)| {
+        let mut records = later.to_vec();
+        alter(&mut records[place]);
+        let verdict = verified(joined(before, records).path());
+        assert_eq!(verdict.findings[0].entries, Some((201 + place as u64, Some(201 + place as u64))), "{verdict:?}");
+        verdict.findings[0].what.clone()
+    };
+    assert!(altered(&|record| record.keys = record.keys[1..].to_vec().into()).contains("under other keys"));
+    assert!(altered(&|record| record.keys = [].into()).contains("under other keys"));
+    assert!(altered(&|record| record.time_ms += 1).contains("at another time"));
+    assert!(altered(&|record| record.time_ms -= 1).contains("at another time"));
+}
+
+#[test]
+fn what_a_node_that_joined_has_fetched_is_whole_until_somebody_takes_of_it() {
+    let mut day = Day::new(20, 1);
+    let records: Vec<JournalRecord> = (0..ENTRIES).map(|_| day.record()).collect();
+    let folder = joined(records[199].hash, records[200..].to_vec());
+    let disk: SharedDisk = Arc::new(RealDisk::open(folder.path()).unwrap());
+    let kept = Journal::open(disk, SMALL).unwrap();
+    let filling = kept.fill(Gap { first: 1, last: 200, before: None, after: records[199].hash }).unwrap();
+    filling.add(records[..200].to_vec()).unwrap();
+    assert!(filling.finish().unwrap());
+    kept.close().unwrap();
+    drop(kept);
+    let verdict = verified(folder.path());
+    assert!(verdict.is_valid(), "{verdict:?}");
+    assert_eq!((verdict.replayed, verdict.chained, verdict.notes), (ENTRIES, 0, vec![]));
+    let fetched = files(&folder.path().join("filled"));
+    assert!(fetched.len() > 1, "{:?}", fetched.keys());
+    std::fs::remove_file(fetched.keys().next().unwrap()).unwrap();
+    let verdict = verified(folder.path());
+    let first = *verdict.stretches[0].start();
+    assert!((2..=200).contains(&first), "{verdict:?}");
+    assert_eq!(verdict.findings[0].entries, Some((1, Some(first - 1))), "{verdict:?}");
+}
+
+#[test]
+fn keys_under_which_an_entry_would_not_be_found_are_named_in_a_folder_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk: SharedDisk = Arc::new(RealDisk::open(folder.path()).unwrap());
+    let kept = Journal::open(disk, SMALL).unwrap();
+    let mut day = Day::new(20, 1);
+    for index in 1..=300 {
+        let mut record = day.record();
+        if index == 120 {
+            record.keys = vec![b"nobody".to_vec()].into();
+        }
+        kept.append(record).unwrap();
+    }
+    kept.close().unwrap();
+    drop(kept);
+    let found = wrong(folder.path());
+    assert_eq!(found, ["entry 120: it is kept under other keys than those by which it would be found"]);
+}
+
+#[test]
+fn how_far_it_has_come_is_told_while_the_bytes_are_read() {
+    let folder = folder(ENTRIES, &[]);
+    let bytes: u64 = files(&folder.path().join("journal")).values().map(|bytes| bytes.len() as u64).sum();
+    let (mut read, mut replayed) = (Vec::new(), 0);
+    let tell = |progress| match progress {
+        Progress::Reading { done, total } => read.push((done, total)),
+        Progress::Replaying { done, .. } => replayed = done,
+    };
+    verify_folder(folder.path(), tell).unwrap();
+    assert!(read.len() >= 3 && read.is_sorted() && read.iter().all(|(_, total)| *total == bytes), "{read:?}");
+    assert_eq!((read.last(), replayed), (Some(&(bytes, bytes)), ENTRIES));
 }
 
 #[test]

@@ -141,6 +141,52 @@ fn a_cluster_says_that_everything_is_switched_off_and_by_whom() {
 }
 
 #[test]
+fn a_cluster_does_not_say_that_something_would_begin_while_nothing_is_decided_at_all() {
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    world.set("carol", "enable_auto_scaling", "false");
+    let off = world.last();
+    world.report("demo", Span::default(), vec![replica("r1_auto", "25cc", true)]);
+    world.set("dave", "enable_auto_scaling", "true");
+    world.strategy("alice", "demo", StrategyKind::TargetSize, &[("size", OptionValue::Text("100cc".into()))]);
+    let action = world.state.actions().next().expect("it wants a larger replica").id;
+    world.set("carol", "enable_auto_scaling", "false");
+    let off_again = world.last();
+
+    let at = |index| replay(&world, Start::Beginning, Moment::Index(index), |_| {}).unwrap().state;
+    for index in [off, off_again] {
+        let then = story(&world, &at(index), &ResourceName::cluster("demo")).expect("it was there");
+        let text = then.lines().join("\n");
+        let switch = of(&then, "switch");
+        assert_eq!((switch[0].actor.as_deref(), switch[0].index), (Some("carol"), Some(index)), "{switch:?}");
+        assert!(then.lines()[1].contains("enable_auto_scaling is false"), "{text}");
+        assert!(text.contains("HELD: nothing begins") && !text.contains("would begin"), "{text}");
+        assert!(text.contains("would not change by itself"), "{text}");
+    }
+    let waits = "not carried out while enable_auto_scaling is false";
+    let then = story(&world, &world.state, &ResourceName::cluster("demo")).unwrap().lines().join("\n");
+    assert!(then.contains(&format!("PENDING, {waits}")), "{then}");
+    let then = story(&world, &world.state, &ResourceName::action(action)).unwrap();
+    assert!(of(&then, "action").iter().any(|fact| fact.text == waits), "{:#?}", then.lines());
+}
+
+#[test]
+fn the_cooldown_that_began_is_the_one_that_was_configured_then() {
+    let (mut world, action) = lived();
+    let told = |world: &World| {
+        let story = story(world, &world.state, &ResourceName::action(action)).unwrap();
+        let cooldown = story.facts.iter().find(|fact| fact.name == "cooldown").expect("it began");
+        cooldown.text.clone()
+    };
+    let before = told(&world);
+    world.set("carol", "auto_scaling_cluster_cooldown", "7m");
+    let options = [("size", OptionValue::Text("100cc".into())), ("cooldown_s", OptionValue::Number(4_321))];
+    world.change_strategy("carol", "demo", StrategyKind::TargetSize, &options);
+    assert_eq!(told(&world), before, "what was configured later began no cooldown then");
+    assert!(before.contains("30s"), "that of a cluster unless somebody says otherwise: {before}");
+}
+
+#[test]
 fn what_is_unknown_has_no_story() {
     let (world, _) = lived();
     // The first entry is number 1: nothing was ever recorded at 0.

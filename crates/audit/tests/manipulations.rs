@@ -1,4 +1,5 @@
-//! More than two hundred things that somebody could do to an export, each found, and named by index where it is about an entry.
+//! More than two hundred things that somebody could do to an export, each found, and named by index where it is about an entry: the entry
+//! itself, or those of the block that is damaged, from the first to the last of them.
 //!
 //! The bytes are taken apart and put together here by hand, as somebody would who knows the format and does not have the key: checksums,
 //! links, chain and counts are computed anew wherever that is possible.
@@ -200,12 +201,29 @@ impl Cases {
         self.done += 1;
     }
 
-    /// It is found, and what is said first is about this entry.
-    fn names(&mut self, what: &str, bytes: &[u8], index: u64) {
+    /// It is found, and what is said first is about these entries.
+    fn names_all(&mut self, what: &str, bytes: &[u8], entries: (u64, Option<u64>)) {
         let verdict = self.verdict(bytes, None);
         let first = verdict.findings.first().unwrap_or_else(|| panic!("{what} was not found"));
-        let (from, to) = first.entries.unwrap_or_else(|| panic!("{what}: no entry is named: {first}"));
-        assert!(from <= index && to.is_none_or(|to| index <= to), "{what}: {first}, and it is entry {index}");
+        assert_eq!(first.entries, Some(entries), "{what}: {first}");
+        self.done += 1;
+    }
+
+    /// It is found, and what is said first is about the entries of this block: all of them, or one.
+    fn names_block(&mut self, what: &str, bytes: &[u8], (first, last): (u64, u64)) {
+        let verdict = self.verdict(bytes, None);
+        let found = verdict.findings.first().unwrap_or_else(|| panic!("{what} was not found"));
+        let Some((from, Some(to))) = found.entries else { panic!("{what}: no end is named: {found}") };
+        let one = from == to && (first..=last).contains(&from);
+        assert!(one || (from, to) == (first, last), "{what}: {found}, and it is block {first} to {last}");
+        self.done += 1;
+    }
+
+    /// It is found, and what is said is that it is behind this entry.
+    fn found_after(&mut self, what: &str, bytes: &[u8], index: u64) {
+        let verdict = self.verdict(bytes, None);
+        let first = verdict.findings.first().unwrap_or_else(|| panic!("{what} was not found"));
+        assert!(first.what.starts_with(&format!("after entry {index}: ")), "{what}: {first}");
         self.done += 1;
     }
 
@@ -265,8 +283,11 @@ fn bits(cases: &mut Cases, whole: &[u8]) {
             bytes[begins + offset] ^= 1 << (nth % 8);
             let what = format!("bit {} of byte {offset} of frame {}", nth % 8, frame.0);
             match frame.0 {
-                // A length that is wrong leaves nothing behind it that could be trusted, but where it begins is known.
-                BLOCK => cases.names(&what, &bytes, entries_of(&frame).0),
+                BLOCK => {
+                    let (first, last) = entries_of(&frame);
+                    cases.names_all(&what, &bytes, (first, Some(last)));
+                }
+                END => cases.found_after(&what, &bytes, ENTRIES),
                 _ => cases.found(&what, &bytes),
             }
         }
@@ -278,14 +299,16 @@ fn cut(cases: &mut Cases, whole: &[u8]) {
         for len in [begins, begins + 7, begins + HEADER, begins + HEADER + frame.1.len() / 2] {
             let what = format!("cut {} bytes into frame {}", len - begins, frame.0);
             match frame.0 {
-                BLOCK => cases.names(&what, &whole[..len], entries_of(&frame).0),
+                // Everything from there on is missing.
+                BLOCK => cases.names_all(&what, &whole[..len], (entries_of(&frame).0, None)),
+                END => cases.found_after(&what, &whole[..len], ENTRIES),
                 _ => cases.found(&what, &whole[..len]),
             }
         }
     }
     let longer = [whole, whole].concat();
-    cases.found("the file twice", &longer);
-    cases.found("one byte more", &[whole, b"\0"].concat());
+    cases.found_after("the file twice", &longer, ENTRIES);
+    cases.found_after("one byte more", &[whole, b"\0"].concat(), ENTRIES);
     cases.found("nothing at all", &[]);
 }
 
@@ -301,33 +324,34 @@ fn blocks(cases: &mut Cases, whole: &[u8]) {
             let (first, last) = entries_of(&frames[*place]);
             let mut removed = frames.clone();
             removed.remove(*place);
-            cases.names(&format!("block {first} removed, {how}"), &put(removed), first);
+            cases.names_all(&format!("block {first} removed, {how}"), &put(removed), (first, Some(last)));
             let mut twice = frames.clone();
             twice.insert(*place, frames[*place].clone());
-            let after = if last == ENTRIES { ENTRIES } else { last + 1 };
             let bytes = put(twice);
             // Behind the last one there is no entry that it could stand for.
             if last == ENTRIES {
-                cases.found(&format!("block {first} twice, {how}"), &bytes);
+                cases.found_after(&format!("block {first} twice, {how}"), &bytes, ENTRIES);
             } else {
-                cases.names(&format!("block {first} twice, {how}"), &bytes, after);
+                cases.names_exactly(&format!("block {first} twice, {how}"), &bytes, last + 1);
             }
         }
         for pair in at.windows(2) {
             let mut swapped = frames.clone();
             swapped.swap(pair[0], pair[1]);
-            let first = entries_of(&frames[pair[0]]).0;
-            cases.names(&format!("blocks {first} and the next swapped, {how}"), &put(swapped), first);
+            let (first, last) = entries_of(&frames[pair[0]]);
+            let what = format!("blocks {first} and the next swapped, {how}");
+            cases.names_all(&what, &put(swapped), (first, Some(last)));
         }
         let mut none = frames.clone();
         none.retain(|frame| frame.0 != BLOCK);
-        cases.names(&format!("no blocks, {how}"), &put(none), 1);
+        cases.names_all(&format!("no blocks, {how}"), &put(none), (1, Some(ENTRIES)));
         let mut backwards = frames.clone();
         backwards[at[0]..=*at.last().unwrap()].reverse();
-        cases.names(&format!("blocks backwards, {how}"), &put(backwards), 1);
+        let before_last = entries_of(&frames[*at.last().unwrap()]).0 - 1;
+        cases.names_all(&format!("blocks backwards, {how}"), &put(backwards), (1, Some(before_last)));
         let mut behind = frames.clone();
         behind.push(frames[at[0]].clone());
-        cases.found(&format!("a block behind the end, {how}"), &put(behind));
+        cases.found_after(&format!("a block behind the end, {how}"), &put(behind), ENTRIES);
     }
 }
 
@@ -336,14 +360,15 @@ fn spliced(cases: &mut Cases, whole: &[u8]) {
     let other = apart(&exported(&Made::new(ENTRIES, "d"), 1, 7));
     let frames = apart(whole);
     for place in (0..frames.len()).filter(|place| frames[*place].0 == BLOCK) {
-        let (first, last) = entries_of(&frames[place]);
         // Both histories begin with nothing, so what comes first in one could come first in the other: what follows does not.
-        let first = if first == 1 { last + 1 } else { first };
+        let wrong = if entries_of(&frames[place]).0 == 1 { place + 1 } else { place };
+        let block = entries_of(&frames[wrong]);
         let mut spliced = frames.clone();
         spliced[place] = other[place].clone();
-        cases.names(&format!("block {first} of another export, linked anew"), &together(&spliced), first);
+        let what = format!("block {place} of another export");
+        cases.names_block(&format!("{what}, linked anew"), &together(&spliced), block);
         // Chained anew, it is the state machine that finds what does not follow.
-        cases.names(&format!("block {first} of another export, chained anew"), &rechained(spliced), first);
+        cases.names_exactly(&format!("{what}, chained anew"), &rechained(spliced), block.0);
     }
     let mut head = frames.clone();
     head[0] = other[0].clone();
@@ -397,10 +422,15 @@ fn entries(cases: &mut Cases, made: &Made, whole: &[u8]) {
         altered[place].entry = b"\x09not an entry".to_vec().into();
         cases.names_exactly(&format!("entry {index} is none"), &forged(whole, &altered), index);
 
-        // What only helps to find it is covered by the signature alone.
         let mut altered = made.0.clone();
         altered[place].keys = [].into();
-        cases.found(&format!("entry {index} without its keys"), &forged(whole, &altered));
+        cases.names_exactly(&format!("entry {index} without its keys"), &forged(whole, &altered), index);
+
+        let mut altered = made.0.clone();
+        let mut keys = altered[place].keys.to_vec();
+        keys[0].push(b'x');
+        altered[place].keys = keys.into();
+        cases.names_exactly(&format!("entry {index} under another key"), &forged(whole, &altered), index);
     }
     let mut shorter = made.0.clone();
     shorter.pop();

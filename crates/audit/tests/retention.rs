@@ -7,13 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use loadline_audit::day::Day;
-use loadline_audit::export::{Begin, Origin, bounds, export};
+use loadline_audit::export::{Begin, ExportFailed, Origin, bounds, export};
 use loadline_audit::verify::{verify_file, verify_folder};
 use loadline_audit::{Kept, Moment, Source as _, Start, replay};
 use loadline_log::{
     Journal, JournalOptions, LogPosition, RealDisk, SharedDisk, SigningKey, SnapshotMeta, SnapshotStore, SnapshotsKept,
 };
-use loadline_state_machine::State;
+use loadline_state_machine::{Command, State, Time};
 
 const ENTRIES: u64 = 3_000;
 const SNAPSHOT_EVERY: u64 = 250;
@@ -31,18 +31,25 @@ fn snapshot(store: &SnapshotStore, state: &State) {
     store.write(&meta, &state.encode()).unwrap();
 }
 
-/// A journal in small segments with a snapshot now and then. Gives the last entry that was let go, and the state at the end.
-fn shortened(folder: &Path) -> (u64, State) {
+fn limited(bytes_max: &str) -> Command {
+    Command::SetSetting { name: "journal_bytes_max".to_owned(), value: bytes_max.to_owned(), etag: None }
+}
+
+/// A journal in small segments with a snapshot now and then, under limits that were set so after these entries. Gives the last entry that was
+/// let go, and the state at the end.
+fn shortened(folder: &Path, limits: &[(u64, &str)], keep: SnapshotsKept) -> (u64, State) {
     let disk: SharedDisk = Arc::new(RealDisk::open(folder).unwrap());
     let options = JournalOptions { segment_bytes: 24 << 10, block_bytes: 8 << 10 };
     let journal = Journal::open(Arc::clone(&disk), options).unwrap();
-    let store =
-        SnapshotStore::open(disk, SnapshotsKept { latest: 2, starts_max: 4, starts_every: SNAPSHOT_EVERY }).unwrap();
+    let store = SnapshotStore::open(disk, keep).unwrap();
     let mut day = Day::new(20, 1);
     for index in 1..=ENTRIES {
         journal.append(day.record()).unwrap();
         if index % SNAPSHOT_EVERY == 0 {
             snapshot(&store, day.state());
+        }
+        for (_, bytes_max) in limits.iter().filter(|(after, _)| *after == index) {
+            day.ask("alice", vec![limited(bytes_max)]);
         }
     }
     let segments = journal.sealed_segments();
@@ -55,10 +62,13 @@ fn shortened(folder: &Path) -> (u64, State) {
     (through, day.state().clone())
 }
 
+const STARTS: SnapshotsKept = SnapshotsKept { latest: 2, starts_max: 4, starts_every: SNAPSHOT_EVERY };
+const LATEST: SnapshotsKept = SnapshotsKept { latest: 2, starts_max: 0, starts_every: 0 };
+
 #[test]
 fn what_is_left_verifies_and_replays_from_a_kept_state() {
     let folder = tempfile::tempdir().unwrap();
-    let (through, end) = shortened(folder.path());
+    let (through, end) = shortened(folder.path(), &[(100, "200000")], STARTS);
     let kept = Kept::open(folder.path()).unwrap();
     assert_eq!(kept.range(), Some(through + 1..=ENTRIES));
     let start = *kept.starts().first().unwrap();
@@ -88,6 +98,47 @@ fn what_is_left_verifies_and_replays_from_a_kept_state() {
     assert!(verdict.is_valid(), "{verdict:?}");
     assert_eq!((verdict.chained, verdict.replayed), (start - through, ENTRIES - start));
     assert_eq!(verdict.hash, Some(end.hash()));
+    assert!(verdict.notes[0].starts_with(&format!("entries 1 to {through} are not here: ")), "{:?}", verdict.notes);
+}
+
+#[test]
+fn a_limit_that_was_taken_back_before_the_oldest_kept_state_is_found_in_the_entries() {
+    let folder = tempfile::tempdir().unwrap();
+    let (through, _) = shortened(folder.path(), &[(100, "200000"), (ENTRIES - 400, "0")], LATEST);
+    let kept = Kept::open(folder.path()).unwrap();
+    let oldest = *kept.starts().first().unwrap();
+    assert!(oldest > ENTRIES - 300 && kept.start(oldest).unwrap().unwrap().journal_limits().is_none());
+    drop(kept);
+    let verdict = verify_folder(folder.path(), |_| {}).unwrap();
+    assert!(verdict.is_valid(), "{verdict:?}");
+    assert!(verdict.notes[0].starts_with(&format!("entries 1 to {through} are not here: ")), "{:?}", verdict.notes);
+}
+
+#[test]
+fn a_beginning_that_nobody_could_let_go_was_taken_away() {
+    for keep in [STARTS, LATEST] {
+        let folder = tempfile::tempdir().unwrap();
+        let (through, _) = shortened(folder.path(), &[], keep);
+        let verdict = verify_folder(folder.path(), |_| {}).unwrap();
+        assert_eq!(verdict.findings.len(), 1, "{verdict:?}");
+        assert_eq!(verdict.findings[0].entries, Some((1, Some(through))), "{verdict:?}");
+        assert!(verdict.findings[0].what.contains("nobody has set journal_retention"), "{verdict:?}");
+    }
+}
+
+#[test]
+fn a_time_before_what_is_kept_is_not_exported_from_somewhere_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let (through, _) = shortened(folder.path(), &[], STARTS);
+    let kept = Kept::open(folder.path()).unwrap();
+    let first = kept.read(through + 1, 1).unwrap()[0].time_ms;
+    let from = |millis| bounds(&kept, Begin::Time(Time::from_millis(millis)), Moment::End);
+    for millis in [0, first - 1, first] {
+        let failed = from(millis).unwrap_err();
+        let expected = ExportFailed::Missing { index: through, next: Some(through + 1) };
+        assert_eq!(failed.to_string(), expected.to_string(), "from {millis}");
+    }
+    assert!(from(first + 1).is_ok_and(|entries| *entries.start() > through + 1));
 }
 
 #[test]

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "all of this is a test, its helpers too")]
 
 use crate::world::{World, replica};
-use loadline_audit::sqlite::{About, write};
+use loadline_audit::sqlite::{About, write, write_in_parts};
 use loadline_audit::{Moment, Start};
-use loadline_state_machine::{OptionValue, Seen, Span, StrategyKind};
+use loadline_state_machine::{Command, OptionValue, Seen, Span, StrategyKind};
 use rusqlite::Connection;
 
 /// A cluster that gets a replica, a user who changes her mind, and a cluster that goes.
@@ -17,10 +17,7 @@ fn lived() -> World {
     world.carry_out();
     world.report("demo", Span::default(), vec![replica("r1_auto", "25cc", true)]);
     world.cluster("bob", "short");
-    world.ask(
-        "bob",
-        vec![loadline_state_machine::Command::DropCluster { name: "short".into(), etag: None, allow_missing: false }],
-    );
+    world.ask("bob", vec![Command::DropCluster { name: "short".into(), etag: None, allow_missing: false }]);
     world.pass(Span::from_secs(60));
     world
 }
@@ -30,6 +27,14 @@ fn file(world: &World, to: Moment) -> (tempfile::TempDir, Connection) {
     let path = folder.path().join("audit.db");
     let about = About { group: "a group".into(), build: "a build".into(), history: "a test".into() };
     write(world, Start::Beginning, to, &path, &about, |_| {}).unwrap();
+    (folder, Connection::open(&path).unwrap())
+}
+
+/// The same, with only so many rows in memory.
+fn file_in_parts(world: &World, rows_at_once: usize) -> (tempfile::TempDir, Connection) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.db");
+    write_in_parts(world, Start::Beginning, Moment::End, &path, &About::default(), rows_at_once, |_| {}).unwrap();
     (folder, Connection::open(&path).unwrap())
 }
 
@@ -131,10 +136,7 @@ fn what_was_refused_is_there_with_who_asked_and_why() {
     let mut world = lived();
     let applied = world.try_ask(
         "mallory",
-        vec![
-            loadline_state_machine::Command::CreateCluster { name: "new".into() },
-            loadline_state_machine::Command::CreateCluster { name: "demo".into() },
-        ],
+        vec![Command::CreateCluster { name: "new".into() }, Command::CreateCluster { name: "demo".into() }],
     );
     assert!(applied.receipts[0].result.is_err(), "{applied:?}");
     let (_folder, file) = file(&world, Moment::End);
@@ -146,4 +148,69 @@ fn what_was_refused_is_there_with_who_asked_and_why() {
     assert_eq!(found, [expected]);
     assert_eq!(rows(&file, "SELECT name FROM clusters"), ["demo"]);
     assert_eq!(rows(&file, "SELECT count(*) FROM tables WHERE name = 'refusals'"), ["1"]);
+}
+
+/// A cluster that is renamed in the middle of its life, and then dropped with everything that it has.
+fn renamed_and_dropped() -> World {
+    let mut world = World::new();
+    world.cluster("alice", "first");
+    world.strategy("alice", "first", StrategyKind::TargetSize, &[("size", OptionValue::Text("25cc".into()))]);
+    world.report("first", Span::default(), vec![Seen::Activity { idle_for: None }]);
+    world.carry_out();
+    world.report("first", Span::default(), vec![replica("r1_auto", "25cc", true)]);
+    world.pass(Span::from_secs(60));
+    world.ask("bob", vec![Command::RenameCluster { name: "first".into(), to: "second".into(), etag: None }]);
+    world.change_strategy("bob", "second", StrategyKind::TargetSize, &[("size", OptionValue::Text("100cc".into()))]);
+    world.report("second", Span::default(), vec![Seen::Activity { idle_for: None }]);
+    world.carry_out();
+    // An operation is under way, and ends with the cluster.
+    let drop = Command::DropClusterCascade { name: "second".into(), etag: None, allow_missing: false };
+    world.ask("carol", vec![drop]);
+    world.cluster("dave", "third");
+    world.pass(Span::from_secs(60));
+    world
+}
+
+#[test]
+fn every_row_has_the_name_that_its_cluster_had_then() {
+    let world = renamed_and_dropped();
+    let (_folder, file) = file(&world, Moment::End);
+    let renamed = rows(&file, "SELECT log_index FROM events WHERE kind = 'ClusterRenamed'")[0].parse::<u64>().unwrap();
+    for table in ["decisions", "events"] {
+        let named = format!("SELECT DISTINCT cluster FROM {table} WHERE cluster_id = 'c8.0' AND log_index");
+        assert_eq!(rows(&file, &format!("{named} < {renamed}")), ["first"], "{table}");
+        assert_eq!(rows(&file, &format!("{named} >= {renamed}")), ["second"], "{table}");
+    }
+    let stages =
+        "SELECT DISTINCT s.cluster = d.cluster FROM decision_stages s JOIN decisions d ON d.id = s.decision_id";
+    assert_eq!(rows(&file, stages), ["1"]);
+    let operations = rows(&file, "SELECT cluster, result FROM operations ORDER BY begun_at");
+    assert_eq!(operations.len(), 2, "{operations:?}");
+    assert!(operations[0].starts_with("first|") && operations[1].starts_with("second|"), "{operations:?}");
+    assert_eq!(
+        rows(
+            &file,
+            "SELECT kind, actor, what FROM events WHERE cluster = 'second' ORDER BY log_index DESC, ordinal DESC LIMIT 1"
+        ),
+        ["ClusterDropped|carol|cluster second deleted"]
+    );
+}
+
+#[test]
+fn the_file_is_the_same_however_many_rows_are_in_memory_at_once() {
+    for world in [lived(), renamed_and_dropped()] {
+        let (_folder, whole) = file_in_parts(&world, usize::MAX);
+        let tables = rows(&whole, "SELECT name FROM tables ORDER BY name");
+        for rows_at_once in [1, 3, 10] {
+            let (_folder, parts) = file_in_parts(&world, rows_at_once);
+            for table in &tables {
+                let all = |file: &Connection| {
+                    let mut all = rows(file, &format!("SELECT * FROM \"{table}\""));
+                    all.sort();
+                    all
+                };
+                assert_eq!(all(&parts), all(&whole), "{table}, {rows_at_once} rows at once");
+            }
+        }
+    }
 }

@@ -13,6 +13,7 @@ use loadline_state_machine::{State, Time};
 use crate::commands::Session;
 use crate::console::Console;
 use crate::exit::{Exit, Failed};
+use crate::meter::Meter;
 
 /// Which history; that of the running group if none is named.
 #[derive(Debug, Clone, Args)]
@@ -44,7 +45,7 @@ impl HistoryArgs {
     /// The one that is named.
     pub(crate) fn open(&self, console: &mut Console) -> Result<History, Failed> {
         match (&self.file, &self.data_dir) {
-            (Some(file), _) => of_file(file, file.display().to_string(), None),
+            (Some(file), _) => of_file(file, file.display().to_string(), None, console.watched),
             (None, Some(folder)) => of_folder(folder, console),
             (None, None) => {
                 Err(Failed::usage("which history? Name an export with --file, or a folder with --data-dir"))
@@ -53,11 +54,20 @@ impl HistoryArgs {
     }
 }
 
-fn of_file(path: &Path, called: String, temp: Option<tempfile::NamedTempFile>) -> Result<History, Failed> {
+/// Every byte of it is read once before anything else, with a bar if somebody watches.
+fn of_file(
+    path: &Path,
+    called: String,
+    temp: Option<tempfile::NamedTempFile>,
+    watched: bool,
+) -> Result<History, Failed> {
     if !path.exists() {
         return Err(Failed::new(Exit::NotFound, format!("{called} is not there")));
     }
-    let file = ExportFile::open(path).map_err(|error| {
+    let mut meter = Meter::start(watched);
+    let opened = ExportFile::open_telling(path, |done, total| meter.bytes("reading", done, total));
+    drop(meter);
+    let file = opened.map_err(|error| {
         unreadable(&called, &error).hint(format!("what is wrong with it: loadline audit verify {called}"))
     })?;
     Ok(History { source: Box::new(file), called, _temp: temp })
@@ -109,7 +119,7 @@ impl History {
         let watched = session.console.watched;
         crate::commands::audit::fetch(&session.client, &range, temp.as_file_mut(), watched).await?;
         let path = temp.path().to_owned();
-        of_file(&path, "the history of the group".to_owned(), Some(temp))
+        of_file(&path, "the history of the group".to_owned(), Some(temp), watched)
     }
 
     /// Where a replay to a moment begins: with the first entry of all, or, if the history has only a later part, with the state that
@@ -186,6 +196,21 @@ impl History {
         }
     }
 
+    /// Refuses a moment at which nothing had happened yet, of which there is no state to show. Before a leader has stamped its first entry there
+    /// is no time.
+    pub(crate) fn check_has_begun(&self, to: Moment, reached: &State) -> Result<(), Failed> {
+        let wanted = match to {
+            Moment::Index(0) => "index 0".to_owned(),
+            Moment::Time(wanted) if reached.now() == Time::default() && wanted > reached.now() => wanted.to_string(),
+            _ => return Ok(()),
+        };
+        let called = &self.called;
+        Err(Failed::new(
+            Exit::NotFound,
+            format!("{wanted} is before the beginning of {called}: nothing had happened yet"),
+        ))
+    }
+
     /// How many entries there are.
     pub(crate) fn len(&self) -> Option<u64> {
         self.source.range().map(|range| range.end() - range.start() + 1)
@@ -195,12 +220,12 @@ impl History {
 impl From<ReplayError> for Failed {
     fn from(error: ReplayError) -> Failed {
         let exit = match error {
-            ReplayError::NotYet { .. } | ReplayError::Begins { .. } => Exit::NotFound,
+            ReplayError::NotYet { .. } | ReplayError::Begins { .. } | ReplayError::Gap { .. } => Exit::NotFound,
             _ => Exit::Failure,
         };
         let failed = Failed::new(exit, with_causes(&error));
         match error {
-            ReplayError::Begins { .. } => {
+            ReplayError::Begins { .. } | ReplayError::Gap { .. } => {
                 failed.hint("a node that was there from the start, or an export of it, has more")
             }
             ReplayError::Differs { .. } => {
@@ -208,5 +233,79 @@ impl From<ReplayError> for Failed {
             }
             _ => failed,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use loadline_audit::replay;
+    use loadline_log::{Journal, JournalOptions, JournalRecord, RealDisk};
+    use loadline_state_machine::{Actor, Command, Entry, JournalEntry, LogIndex, Request, Sealed, apply, pass};
+
+    use super::*;
+
+    /// A blank entry before there is any time, then one cluster every ten seconds; entries 31 to 50 never came.
+    fn with_a_gap() -> (tempfile::TempDir, History) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let disk = Arc::new(RealDisk::open(folder.path()).expect("a disk"));
+        let journal = Journal::open(disk, JournalOptions::default()).expect("a journal");
+        let mut state = State::new();
+        for index in 1..=60 {
+            let (applied, entry) = match index {
+                1 => (pass(&mut state, LogIndex(1), &[]), JournalEntry::encode_blank()),
+                _ => {
+                    let commands = vec![Command::CreateCluster { name: format!("c{index}") }];
+                    let request = Request { actor: Actor::new("somebody", "test"), request_id: None, commands };
+                    let entry = Entry { stamped_at: Time::from_millis(index * 10_000), requests: vec![request] };
+                    let sealed = Sealed::seal(entry);
+                    (apply(&mut state, LogIndex(index), &sealed), JournalEntry::encode_requests(sealed.bytes()))
+                }
+            };
+            let (time_ms, hash) = (applied.time.as_millis(), applied.hash.0);
+            let events = applied.encode_events().into();
+            let record = JournalRecord { index, time_ms, hash, entry: entry.into(), events, keys: vec![].into() };
+            match index {
+                50 => journal.start_after(index, hash).expect("a gap"),
+                31..50 => {}
+                _ => journal.append(record).expect("a record"),
+            }
+        }
+        journal.close().expect("closed");
+        drop(journal);
+        let source = Box::new(Kept::open(folder.path()).expect("a history"));
+        (folder, History { source, called: "it".to_owned(), _temp: None })
+    }
+
+    fn at(history: &History, to: Moment) -> Result<u64, Failed> {
+        let start = history.start(to, false)?;
+        let state = replay(&*history.source, start, to, |_| {})?.state;
+        history.check_has_begun(to, &state)?;
+        Ok(state.applied().0)
+    }
+
+    #[test]
+    fn a_moment_in_a_gap_is_not_there_and_says_in_words_where_the_history_goes_on() {
+        let (_folder, history) = with_a_gap();
+        for to in [Moment::Index(40), Moment::Time(Time::from_millis(401_000)), Moment::Index(55)] {
+            let failed = at(&history, to).expect_err("it is not there");
+            assert_eq!(failed.exit, Exit::NotFound, "{to:?}: {failed:?}");
+            assert_eq!(failed.message, "entry 31 is not in this history, which goes on with entry 51", "{to:?}");
+        }
+        assert_eq!(at(&history, Moment::Index(30)), Ok(30));
+        assert_eq!(at(&history, Moment::Time(Time::from_millis(299_999))), Ok(29));
+    }
+
+    #[test]
+    fn a_moment_before_the_first_entry_is_not_there() {
+        let (_folder, history) = with_a_gap();
+        for to in [Moment::Time(Time::from_millis(19_999)), Moment::Index(0)] {
+            let failed = at(&history, to).expect_err("nothing had happened");
+            assert_eq!(failed.exit, Exit::NotFound, "{to:?}: {failed:?}");
+            assert!(failed.message.contains("is before the beginning of it"), "{failed:?}");
+        }
+        assert_eq!(at(&history, Moment::Time(Time::from_millis(20_000))), Ok(2));
+        assert_eq!(at(&history, Moment::Index(1)), Ok(1));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 /// Shorter work needs no bar, and one that only flashes up disturbs.
 const QUIET_FOR: Duration = Duration::from_secs(2);
@@ -17,12 +17,14 @@ pub(crate) struct Meter {
     bar: ProgressBar,
     began: Instant,
     watched: bool,
+    /// What is being done, and since when.
+    doing: Option<(&'static str, Instant)>,
     shown: Option<&'static str>,
 }
 
 impl Meter {
     pub(crate) fn start(watched: bool) -> Meter {
-        Meter { bar: ProgressBar::hidden(), began: Instant::now(), watched, shown: None }
+        Meter { bar: ProgressBar::hidden(), began: Instant::now(), watched, doing: None, shown: None }
     }
 
     pub(crate) fn entries(&mut self, doing: &'static str, done: u64, total: u64) {
@@ -38,6 +40,10 @@ impl Meter {
     }
 
     fn show(&mut self, doing: &'static str, look: &'static str, done: u64, total: u64) {
+        let since = match self.doing {
+            Some((before, since)) if before == doing => since,
+            _ => self.doing.insert((doing, Instant::now())).1,
+        };
         if !self.watched || self.began.elapsed() < QUIET_FOR {
             return;
         }
@@ -45,7 +51,7 @@ impl Meter {
             // What was counted before was something else, at another speed: it is forgotten before it could be drawn in the new look.
             self.bar.reset();
             self.bar.set_length(total);
-            if let Ok(style) = style(look) {
+            if let Ok(style) = style(look, since) {
                 self.bar.set_style(style);
             }
             self.bar.set_message(doing);
@@ -58,12 +64,17 @@ impl Meter {
     }
 }
 
-/// Whole entries a second: nobody wants to read their fractions.
-fn style(look: &str) -> Result<ProgressStyle, indicatif::style::TemplateError> {
-    let rate = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-        let _ = write!(out, "{:.0}/s", state.per_sec());
+/// Entries a second since this began. The bar's own estimate begins when it is first drawn, and takes what was done by then for the work
+/// of a moment.
+fn style(look: &str, since: Instant) -> Result<ProgressStyle, indicatif::style::TemplateError> {
+    let rate = move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+        let _ = write!(out, "{}/s", HumanCount(a_second(state.pos(), since.elapsed())));
     };
     Ok(ProgressStyle::with_template(look)?.with_key("rate", rate))
+}
+
+fn a_second(count: u64, took: Duration) -> u64 {
+    u64::try_from(u128::from(count) * 1_000_000 / took.as_micros().max(1)).unwrap_or(u64::MAX)
 }
 
 impl Drop for Meter {
@@ -101,7 +112,31 @@ impl Entries {
     /// `1234 entries in 0.500 s, 2468 a second`.
     pub(crate) fn sum(&self) -> String {
         let took = self.meter.began.elapsed();
-        let rate = u128::from(self.count) * 1_000_000 / took.as_micros().max(1);
+        let rate = a_second(self.count, took);
         format!("{} entries in {}.{:03} s, {rate} a second", self.count, took.as_secs(), took.subsec_millis())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_of_all_that_was_done_since_it_began() {
+        assert_eq!(a_second(0, Duration::from_secs(3)), 0);
+        assert_eq!(a_second(900_000, Duration::from_millis(4_500)), 200_000);
+        assert_eq!(a_second(u64::MAX, Duration::ZERO), u64::MAX);
+    }
+
+    #[test]
+    fn what_is_done_next_has_a_time_of_its_own_also_before_anything_is_shown() {
+        let mut meter = Meter::start(true);
+        meter.bytes("reading", 10, 20);
+        let reading = meter.doing.unwrap();
+        meter.bytes("reading", 20, 20);
+        assert_eq!(meter.doing, Some(reading));
+        meter.entries("replaying", 1, 9);
+        let replaying = meter.doing.unwrap();
+        assert!(replaying.0 == "replaying" && replaying.1 >= reading.1);
     }
 }

@@ -187,7 +187,7 @@ fn the_pictures_of_a_backtest_are_whole_and_show_every_run_over_universal_time()
         assert!(picture.matches("<polyline").count() >= 3, "{picture}");
     }
     let page = desk.run(&words("html").iter().map(String::as_str).collect::<Vec<_>>()).out;
-    assert!(page.contains("<li>Size 100cc: ready after "), "{page}");
+    assert!(page.contains("<li>Size 200cc: ready after "), "{page}");
     let text = desk.run(&["backtest", "-f", &change, "--file", &whole(), "--since", "40s"]).out;
-    assert!(text.contains("  - Size 100cc: ready after "), "{text}");
+    assert!(text.contains("  - Size 200cc: ready after "), "{text}");
 }

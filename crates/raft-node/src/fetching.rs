@@ -5,18 +5,18 @@
 //! since the snapshot. What the hash does not cover, the time of a record and the keys that it is found under, is made anew from what it
 //! does. So it does not matter whom the pages come from. What has come so far survives a restart.
 //!
-//! While the group lets old segments go (`journal_retention`, `journal_bytes_max`), what was before the first entry that this node has is not
-//! fetched: it would go again. What it lacks in between is.
+//! A gap is filled from its first entry on, or from the first that anybody still has, if the group lets old segments go
+//! (`journal_retention`, `journal_bytes_max`). The hash at its end proves what comes from there on. Only when the very first of them happened is
+//! taken at the word of whoever sends it: the time of an entry follows from those before it.
 //!
-//! A gap is filled from its first entry on, so it stays if nobody has that any more. What is behind it could be proved to be right, but not
-//! when it happened: the time of an entry follows from those before it.
+//! What this node has let go itself it does not fetch again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use loadline_api::raft as wire;
-use loadline_log::{Filling, Gap, JournalError, JournalRecord, pack_records, unpack_records};
+use loadline_log::{Filling, Gap, Journal, JournalError, JournalRecord, pack_records, unpack_records};
 use loadline_state_machine::{Hash, JournalEntry, LogIndex, State, Time, audit, decode_events};
 use tonic::Status;
 
@@ -46,9 +46,17 @@ pub(crate) async fn page(inner: &Inner, first: u64, last: u64) -> Result<wire::R
             // Keys are not sent: whoever gets the records makes them anew.
             records.iter_mut().for_each(|record| record.keys = [].into());
             let packed = if records.is_empty() { Vec::new() } else { pack_records(&records)? };
-            Ok(wire::ReadHistoryResponse { records: Bytes::from(packed) })
+            Ok(wire::ReadHistoryResponse { records: Bytes::from(packed), ..wire::ReadHistoryResponse::default() })
         }
-        Err(JournalError::Missing { .. }) => Ok(wire::ReadHistoryResponse { records: Bytes::new() }),
+        Err(JournalError::Missing { next, .. }) => {
+            let mut answer = wire::ReadHistoryResponse::default();
+            if let Some(next) = next.filter(|next| *next <= last)
+                && let Some(before) = journal.hash_at(next - 1).map_err(|error| io_error(&error))?
+            {
+                (answer.next, answer.before_next) = (next, Bytes::copy_from_slice(&before));
+            }
+            Ok(answer)
+        }
         Err(error) => Err(io_error(&error)),
     });
     read.await.map_err(|error| Status::unavailable(format!("the journal cannot be read: {error}")))
@@ -95,7 +103,7 @@ async fn look(inner: &Inner) -> Result<Vec<Gap>, String> {
         let gaps = journal.gaps().and_then(|mut gaps| {
             // After the gaps: a snapshot leaves one, and brings the settings.
             let limited = is_limited(&published);
-            gaps.retain(|gap| !goes_again(gap, limited));
+            gaps.retain(|gap| !goes_again(&journal, gap, limited));
             journal.discard_unfinished(&gaps)?;
             Ok(gaps)
         });
@@ -108,9 +116,9 @@ fn is_limited(published: &Published) -> bool {
     !published.state().journal_limits().is_none()
 }
 
-/// Whether what fills this gap would be let go again.
-fn goes_again(gap: &Gap, limited: bool) -> bool {
-    limited && gap.first == 1
+/// Whether what fills this gap would be let go again: this node has done so before. What a snapshot stood in for it never had.
+fn goes_again(journal: &Journal, gap: &Gap, limited: bool) -> bool {
+    limited && gap.first == 1 && journal.begins_with_a_snapshot() != Some(gap.last)
 }
 
 /// Whom to ask: whoever answered last, and then the others in turn.
@@ -196,9 +204,10 @@ fn end(filling: Arc<Filling>, came: Result<Came, String>) -> Result<bool, Journa
 /// Asks for page after page.
 async fn fetch(inner: &Inner, running: &Running, filling: &Arc<Filling>, asking: &mut Asking) -> Result<Came, String> {
     let (mut wrong, mut unsynced) = (false, 0);
+    let mut offered: Option<Offer> = None;
     asking.in_vain = 0;
     while !filling.is_complete() {
-        if goes_again(filling.gap(), is_limited(&inner.published)) {
+        if goes_again(&inner.storage.journal, filling.gap(), is_limited(&inner.published)) {
             return Ok(Came::Part);
         }
         let others: Vec<(u64, String)> = running
@@ -208,14 +217,26 @@ async fn fetch(inner: &Inner, running: &Running, filling: &Arc<Filling>, asking:
             .map(|(id, member)| (*id, member.address.clone()))
             .collect();
         let Some((peer, address)) = asking.whom(others.len()).and_then(|place| others.get(place)) else {
+            // Everybody was asked for the beginning, and whoever has the most of the rest is known.
+            if let Some(offer) = offered.take().filter(|_| !wrong && filling.is_untouched()) {
+                let into = filling.clone();
+                let begun = inner
+                    .storage
+                    .off_thread(move || into.begin_later(offer.first, offer.before).map_err(|error| io_error(&error)));
+                begun.await.map_err(|error| error.to_string())?;
+                asking.in_vain = 0;
+                continue;
+            }
             return Ok(if wrong { Came::Wrong } else { Came::Part });
         };
         let (first, last) = (filling.next(), filling.gap().last);
         let request = wire::ReadHistoryRequest { envelope: Some(running.envelope(*peer)), first, last };
         let records = match inner.links.read_history(address, request, PAGE_WITHIN).await {
             Ok(answer) if !answer.records.is_empty() => answer.records,
-            // It does not have it either.
-            Ok(_) => {
+            // It does not have it either. What it has may be all that is left.
+            Ok(answer) => {
+                let more = |it: &Offer| offered.as_ref().is_none_or(|known| it.first < known.first);
+                offered = Offer::of(&answer, first, last).filter(more).or(offered);
                 asking.in_vain();
                 continue;
             }
@@ -247,6 +268,22 @@ async fn fetch(inner: &Inner, running: &Running, filling: &Arc<Filling>, asking:
     Ok(Came::All)
 }
 
+/// What somebody has of a gap who does not have its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Offer {
+    first: u64,
+    /// The hash after the entry before it.
+    before: [u8; 32],
+}
+
+impl Offer {
+    /// Of what begins after the entry that was asked for.
+    fn of(answer: &wire::ReadHistoryResponse, asked: u64, last: u64) -> Option<Offer> {
+        let before = answer.before_next.as_ref().try_into().ok()?;
+        (answer.next > asked && answer.next <= last).then_some(Offer { first: answer.next, before })
+    }
+}
+
 enum Unkept {
     /// The page is wrong.
     Wrong(String),
@@ -260,8 +297,10 @@ fn keep(filling: &Filling, packed: &[u8], sync: bool) -> Result<u64, Unkept> {
     let before = filling.hash().map_err(Unkept::Failed)?;
     let before = before.map_or_else(|| State::new().hash(), Hash);
     let time = filling.time_ms().map_err(Unkept::Failed)?;
-    let records =
-        check(before, Time::from_millis(time.unwrap_or(0)), filling.next(), records).map_err(Unkept::Wrong)?;
+    // What was before the first that anybody has is gone, and with it the proof of when that was.
+    let said = records.first().filter(|first| first.index > 1).map_or(0, |first| first.time_ms);
+    let time = Time::from_millis(time.unwrap_or(said));
+    let records = check(before, time, filling.next(), records).map_err(Unkept::Wrong)?;
     let count = records.len() as u64;
     filling.add(records).map_err(Unkept::Failed)?;
     if sync {
@@ -373,6 +412,21 @@ mod tests {
         // Members come and go.
         assert_eq!(asking.whom(1), Some(0));
         assert_eq!(asking.whom(0), None);
+    }
+
+    #[test]
+    fn an_offer_is_of_what_comes_later_and_still_belongs_to_the_gap() {
+        let before = [7; 32];
+        let answer = |next: u64, before: &[u8]| wire::ReadHistoryResponse {
+            next,
+            before_next: Bytes::copy_from_slice(before),
+            ..wire::ReadHistoryResponse::default()
+        };
+        assert_eq!(Offer::of(&answer(5, &before), 1, 9), Some(Offer { first: 5, before }));
+        assert_eq!(Offer::of(&answer(9, &before), 1, 9), Some(Offer { first: 9, before }));
+        for nothing in [answer(0, &[]), answer(5, &before[1..]), answer(1, &before), answer(10, &before)] {
+            assert_eq!(Offer::of(&nothing, 1, 9), None, "{nothing:?}");
+        }
     }
 
     fn asked_for() -> JournalRecord {

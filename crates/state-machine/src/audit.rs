@@ -3,6 +3,9 @@
 //!
 //! A key is a letter for what it is about and then the thing, so that all keys about one thing are found by that
 //! prefix and nothing else is.
+//!
+//! Every record of the journal is kept with its keys, and verifying a history makes them anew: an entry must have the same keys for ever,
+//! so a change of what follows here from an entry waits for other rules, as a change of `apply` does.
 
 use crate::{Applied, ClusterId, Command, Event, ResourceName, Sealed, Time, resource_changes};
 

@@ -5,7 +5,8 @@
 //! for, and the runs do not have the same entries.
 //!
 //! The record and the model are compared by what was called in which order on each cluster: the model's times are medians, and
-//! when exactly a call came is shown, not judged.
+//! when exactly a call came is shown, not judged. Only one that is so far ahead that the other would have to do hundreds of calls to
+//! come up with it has gone its own way.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -14,6 +15,10 @@ use std::sync::Arc;
 use loadline_state_machine::{Action, Brake, ClusterId, Decision, Event, ReplicaSpec, Span, State, Time};
 
 use crate::why::why;
+
+/// Calls on one cluster that one run may be ahead of the other: as many as the replicas that a strategy may ask for at once. A run
+/// that does nothing at all on a busy cluster would otherwise leave every call of the other one waiting, for as long as the window is.
+const AHEAD_MAX: usize = 256;
 
 /// Something that a run decided or did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -264,6 +269,20 @@ impl InOrder {
         }
         for cluster in touched {
             self.pair(cluster);
+            self.part_if_far_ahead(cluster);
+        }
+    }
+
+    /// Only one of the two has calls that wait: those that both have made are paired.
+    fn part_if_far_ahead(&mut self, cluster: ClusterId) {
+        let is_far = |queue: Option<&VecDeque<Deed>>| queue.is_some_and(|deeds| deeds.len() > AHEAD_MAX);
+        let (recorded, modelled) = (self.recorded.get(&cluster), self.modelled.get(&cluster));
+        if is_far(recorded) || is_far(modelled) {
+            let first = |queue: Option<&VecDeque<Deed>>| queue.and_then(|deeds| deeds.front().cloned());
+            let (one, other) = (first(recorded), first(modelled));
+            self.parted.note(cluster, Difference::between(one.as_ref(), other.as_ref()));
+            self.recorded.remove(&cluster);
+            self.modelled.remove(&cluster);
         }
     }
 
@@ -313,4 +332,67 @@ impl InOrder {
 pub(super) enum Side {
     Recorded,
     Modelled,
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_state_machine::LogIndex;
+
+    use super::*;
+
+    fn cluster(index: u64) -> ClusterId {
+        ClusterId { index: LogIndex(index), ordinal: 0 }
+    }
+
+    /// The call of this number on a cluster, a second after the one before.
+    fn call(on: ClusterId, number: u64) -> Deed {
+        let what = What::Called { call: "create_replica", replica: format!("r{number}").into(), size: "1".into() };
+        let (name, why) = (format!("cluster {}", on.index.0), "target_size: because".to_owned());
+        Deed { at: Time::from_millis(number * 1_000), index: number, cluster: on, name, what, why }
+    }
+
+    fn waiting(compared: &InOrder) -> usize {
+        compared.recorded.values().chain(compared.modelled.values()).map(VecDeque::len).sum()
+    }
+
+    #[test]
+    fn calls_of_a_run_that_is_alone_with_them_do_not_wait_for_ever() {
+        let (busy, quiet) = (cluster(1), cluster(2));
+        for alone in [Side::Recorded, Side::Modelled] {
+            let mut compared = InOrder::default();
+            for number in 0..10_000 {
+                let (only, both) = (call(busy, number), call(quiet, number));
+                let one = [only.clone(), both.clone()];
+                let other = [both];
+                match alone {
+                    Side::Recorded => compared.add(&one, &other),
+                    Side::Modelled => compared.add(&other, &one),
+                }
+                assert!(waiting(&compared) <= AHEAD_MAX, "{} wait at {number}", waiting(&compared));
+            }
+            compared.end(|_, _| false);
+            assert_eq!((compared.matched, compared.parted.clusters.len()), (10_000, 1), "{alone:?}");
+            let first = compared.parted.first.unwrap();
+            assert_eq!((first.at_ms, first.index, first.cluster.as_str()), (0, 0, "cluster 1"));
+            let told = Some("create_replica r0 of size 1".to_owned());
+            let nothing = None;
+            let sides = if alone == Side::Recorded { (told, nothing) } else { (nothing, told) };
+            assert_eq!((first.one, first.other), sides);
+        }
+    }
+
+    #[test]
+    fn a_run_that_comes_later_to_all_that_the_other_did_at_once_has_done_the_same() {
+        let on = cluster(1);
+        let mut compared = InOrder::default();
+        let at_once: Vec<Deed> = (0..AHEAD_MAX as u64).map(|number| call(on, number)).collect();
+        compared.add(&at_once, &[]);
+        assert_eq!(waiting(&compared), AHEAD_MAX);
+        for deed in &at_once {
+            compared.add(&[], &[Deed { at: deed.at + Span::from_secs(9), ..deed.clone() }]);
+        }
+        compared.end(|_, _| false);
+        assert_eq!((compared.matched, compared.parted.clusters.len()), (AHEAD_MAX as u64, 0));
+        assert_eq!((compared.apart_max, waiting(&compared)), (Span::from_secs(9), 0));
+    }
 }

@@ -1,6 +1,11 @@
 //! What the record says about how long things take: until an action is taken up, until a call has come back, until a new
 //! replica is ready, until it is hydrated.
 //!
+//! From the window alone, though the record may have more before it. How much more depends on who is asked: a folder can be replayed
+//! from a snapshot on, an export from where it begins, and what is let go is set for each node. Whoever can run the window has all of
+//! it, so the same question gets the same answer everywhere. The price is that a window in which nothing was started says nothing
+//! about starting; a longer one does.
+//!
 //! Medians, because one replica that took an hour says nothing about the next; in whole milliseconds, so that every machine
 //! comes to the same.
 
@@ -58,6 +63,8 @@ struct Young {
 /// How long things took in the record.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Learned {
+    /// The time of the state before the window.
+    before: Time,
     taken_up: Samples,
     /// How long nobody said anything before a tick came.
     silences: Samples,
@@ -71,8 +78,8 @@ pub(super) struct Learned {
     /// Clusters of which anybody reports hydration, and those of which any replica was seen.
     hydrating: BTreeSet<ClusterId>,
     seen: BTreeSet<ClusterId>,
-    /// Calls of the record that failed, or of which nobody knows what came.
-    pub(super) failed_calls: u64,
+    /// How many calls on each cluster failed, or ended so that nobody knew what had come of them.
+    failed_calls: BTreeMap<ClusterId, u64>,
 }
 
 /// What was learned about one size.
@@ -86,21 +93,23 @@ pub struct LearnedSize {
 }
 
 impl Learned {
-    /// What a state says by itself, whatever the record does.
-    pub(super) fn know(&mut self, state: &State) {
+    /// Before the window there is a state, the same on every machine, and what it says by itself.
+    pub(super) fn beginning_with(state: &State) -> Learned {
+        let mut learned = Learned { before: state.now(), ..Learned::default() };
         for cluster in state.clusters_after(None) {
             let Some(standing) = state.standing(cluster.id) else { continue };
             let replicas = &standing.signals().replicas;
             if !replicas.is_empty() {
-                self.seen.insert(cluster.id);
+                learned.seen.insert(cluster.id);
             }
             if replicas.iter().any(|replica| replica.hydration.is_some()) {
-                self.hydrating.insert(cluster.id);
+                learned.hydrating.insert(cluster.id);
             }
         }
+        learned
     }
 
-    /// Learns from one entry of the record.
+    /// Learns from one entry of the window.
     pub(super) fn note(&mut self, entry: &JournalEntry, applied: &Applied) {
         let before = self.last_at.replace(applied.time);
         if let (Some(before), JournalEntry::Requests(sealed)) = (before, entry) {
@@ -112,7 +121,7 @@ impl Learned {
         for event in &applied.events {
             match event {
                 Event::ActionClaimed { action } => self.claimed(action, applied.time),
-                Event::ActionReturned { .. } | Event::ActionUnsure { .. } => self.failed_calls += 1,
+                Event::ActionReturned { action } | Event::ActionUnsure { action } => self.failed(action),
                 Event::ActionSettled { action, .. } => self.settled(action, applied.time),
                 Event::SignalsReported { cluster, observations, .. } => {
                     self.reported(*cluster, observations, applied.time);
@@ -124,16 +133,22 @@ impl Learned {
     }
 
     fn claimed(&mut self, action: &Action, now: Time) {
-        if action.attempt == 1 {
-            let free_at = self.free_at.get(&action.cluster).copied().unwrap_or_default();
-            self.taken_up.add(now.since(action.created_at.max(free_at)));
+        let free_at = self.free_at.get(&action.cluster).copied().unwrap_or_default();
+        let its_turn = action.created_at.max(free_at);
+        // Of what was planned before the window it is not known when the call before it came back.
+        if action.attempt == 1 && its_turn > self.before {
+            self.taken_up.add(now.since(its_turn));
         }
+    }
+
+    fn failed(&mut self, action: &Action) {
+        *self.failed_calls.entry(action.cluster).or_default() += 1;
     }
 
     fn settled(&mut self, action: &Action, now: Time) {
         self.free_at.insert(action.cluster, now);
         if matches!(action.status, ActionStatus::Failed | ActionStatus::DeadLettered) {
-            self.failed_calls += 1;
+            self.failed(action);
         }
         if action.status != ActionStatus::Succeeded {
             return;
@@ -219,6 +234,11 @@ impl Learned {
     /// taken that it is as with the others.
     pub(super) fn reports_hydration(&self, cluster: ClusterId) -> bool {
         if self.seen.contains(&cluster) { self.hydrating.contains(&cluster) } else { !self.hydrating.is_empty() }
+    }
+
+    /// Calls of the window on this cluster that failed, or of which nobody knew what had come.
+    pub(super) fn failed_calls(&self, cluster: ClusterId) -> u64 {
+        self.failed_calls.get(&cluster).copied().unwrap_or(0)
     }
 
     /// By name.

@@ -1,6 +1,7 @@
 //! A change of configuration, tried on the past: what came from outside in a window of the record, run through the same brain
 //! with the change made at its beginning, in a model of the world.
 //!
+//! - [`window`]: which entries of the record are in it.
 //! - [`given`]: what of a recorded entry came from outside, and what followed from recorded actions.
 //! - [`learned`]: how long things took in the record; [`world`]: what carries out the actions of a run, in those times.
 //! - [`model`]: one run: a fork of the state, fed and acted upon.
@@ -22,6 +23,7 @@ mod lines;
 mod model;
 mod report;
 mod tally;
+mod window;
 mod world;
 
 #[cfg(test)]
@@ -33,7 +35,7 @@ use loadline_state_machine::{Actor, Command, Span, State, Time};
 
 pub use deeds::Difference;
 pub use learned::LearnedSize;
-pub use lines::Point;
+pub use lines::{CLUSTERS_MAX as CLUSTERS_WITH_LINES_MAX, Point};
 pub use report::{Backtest, ChangeEffect, ClusterLines, Fidelity, Lines, RunLines, Window};
 pub use tally::Figures;
 
@@ -45,6 +47,7 @@ use given::{Given, Givens};
 use learned::Learned;
 use model::Model;
 use tally::Tally;
+use window::{Extent, window};
 
 /// Why nothing could be tried on this past.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +63,17 @@ pub enum BacktestError {
     #[error("the window is empty: it would begin at {from} and end at {to}; the history is from {first} to {last}")]
     NoWindow { from: Time, to: Time, first: Time, last: Time },
     #[error(
+        "entries {first} to {last} are missing in this history, from {before} to {behind}: let the window end before them, or \
+         begin behind them"
+    )]
+    Missing {
+        first: u64,
+        last: u64,
+        /// The times of the entries before and behind them.
+        before: Time,
+        behind: Time,
+    },
+    #[error(
         "a backup was restored at entry {index}, which replaced everything: let the window begin after it, or end before"
     )]
     Restored { index: u64 },
@@ -71,7 +85,9 @@ pub enum Bound {
     At(Time),
     /// Before the end of the window, or, for the end itself, before the end of the history.
     Before(Span),
-    /// The first or the last entry that there is.
+    /// The same, of which nobody has asked for this length: less where the history does not have it.
+    UpTo(Span),
+    /// The first or the last entry that there is, without a gap between them.
     Open,
 }
 
@@ -116,18 +132,16 @@ pub fn backtest(
     };
 
     let before = window.first.saturating_sub(1);
-    let mut learned = Learned::default();
     let start = begin(source, Start::Snapshot { not_after: before })?;
     let from = start.applied().0;
     let fork = replay(source, Start::From(Box::new(start)), Moment::Index(before), |step| {
         told(Phase::Replaying, step.record.index - from, before - from);
-        learned.note(step.entry, step.applied);
     })?
     .state;
     // What it is about may be made later in the window. That it is refused is said if it still is in the end.
     let first_try = trial.change.commands(&fork, &trial.actor);
 
-    learned.know(&fork);
+    let mut learned = Learned::beginning_with(&fork);
     let entries = window.last - before;
     replay(source, Start::From(Box::new(fork.clone())), Moment::Index(window.last), |step| {
         told(Phase::Learning, step.record.index - before, entries);
@@ -149,66 +163,11 @@ pub fn backtest(
     }
 }
 
-/// The window in entries and in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stretch {
-    first: u64,
-    last: u64,
-    from: Time,
-    to: Time,
-}
-
-fn window(source: &dyn Source, trial: &Trial) -> Result<Stretch, BacktestError> {
-    let range = source.range().ok_or(BacktestError::Empty)?;
-    let (first, last) = (*range.start(), *range.end());
-    // The first entry that is such; times never go back.
-    let entry_at = |such: &dyn Fn(Time) -> bool| -> Result<u64, BacktestError> {
-        let (mut low, mut high) = (first, last + 1);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if such(time_of(source, middle)?) { high = middle } else { low = middle + 1 }
-        }
-        Ok(low)
-    };
-    // What comes before the first leader has spoken has no time.
-    let timed = entry_at(&|at| at > Time::default())?;
-    if timed > last {
-        return Err(BacktestError::Empty);
-    }
-    let (first_at, last_at) = (time_of(source, timed)?, time_of(source, last)?);
-    let to = match trial.until {
-        Bound::Open => last_at,
-        Bound::At(at) => at.min(last_at),
-        Bound::Before(span) => last_at.before(span),
-    };
-    let from = match trial.since {
-        Bound::Open => first_at,
-        Bound::At(at) => at.max(first_at),
-        Bound::Before(span) => to.before(span).max(first_at),
-    };
-    let empty = || BacktestError::NoWindow { from, to, first: first_at, last: last_at };
-    if from >= to {
-        return Err(empty());
-    }
-    let begins = entry_at(&|at| at >= from)?;
-    let ends = entry_at(&|at| at > to)? - 1;
-    if ends < begins {
-        return Err(empty());
-    }
-    Ok(Stretch { first: begins, last: ends, from, to })
-}
-
-fn time_of(source: &dyn Source, index: u64) -> Result<Time, BacktestError> {
-    let record = source.read(index, 1)?.into_iter().next();
-    let record = record.ok_or(ReplayError::Gap { index, found: None })?;
-    Ok(Time::from_millis(record.time_ms))
-}
-
 /// The record and the model, side by side.
 #[derive(Debug)]
 struct Runs<'a> {
     trial: &'a Trial,
-    window: Stretch,
+    window: Extent,
     fork: State,
     learned: Arc<Learned>,
     givens: Givens,
@@ -232,7 +191,7 @@ impl Runs<'_> {
         fork: &State,
         learned: Arc<Learned>,
         first_try: Result<Vec<Command>, ChangeError>,
-        window: Stretch,
+        window: Extent,
         trial: &'a Trial,
     ) -> Runs<'a> {
         let span = (window.from, window.to);

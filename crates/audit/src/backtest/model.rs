@@ -106,6 +106,11 @@ impl Model {
         self.theirs.get(&ours).copied().unwrap_or(ours)
     }
 
+    /// The other way round, for a cluster that may not be there any more.
+    pub(super) fn own_id(&self, recorded: ClusterId) -> ClusterId {
+        self.ours.get(&recorded).copied().unwrap_or(recorded)
+    }
+
     /// Lets the world go on up to this moment.
     pub(super) fn advance(&mut self, to: Time) {
         while let Some((at, entries)) = self.world.take(&self.state, to) {

@@ -1,6 +1,6 @@
 //! What came of a backtest, as it is told: the figures of the runs, where they part, and what had to be assumed.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use loadline_state_machine::{ClusterId, Span, State};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::Runs;
 use super::deeds::Difference;
 use super::learned::{CALL_DEFAULT, LearnedSize, START_UP_DEFAULT};
-use super::lines::Point;
+use super::lines::{Lines as Kept, Point};
 use super::model::Model;
 use super::tally::{Figures, Tally};
 
@@ -77,11 +77,17 @@ pub struct RunLines {
     pub slots: Lines,
     /// Those that differ most.
     pub clusters: Vec<ClusterLines>,
+    /// How many they were chosen from.
+    pub clusters_compared: u64,
+    /// Of which there are no lines, because there are too many: they are in the sums alone.
+    pub clusters_left_out: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ClusterLines {
     pub cluster: String,
+    /// How wide the steps are of which the lines have the averages; nothing if they have every change.
+    pub step_ms: Option<u64>,
     pub replicas: Lines,
 }
 
@@ -164,9 +170,13 @@ pub(super) fn tell(runs: &Runs<'_>, figured: Figured, ended: &State) -> Backtest
 /// What the record had that the model leaves out.
 fn reasons(runs: &Runs<'_>) -> Vec<String> {
     let mut reasons = Vec::new();
-    let failed = runs.learned.failed_calls;
+    // What failed elsewhere is no reason for what is different here.
+    let failed: u64 = runs.fidelity.parted.clusters.iter().map(|cluster| runs.learned.failed_calls(*cluster)).sum();
     if failed > 0 {
-        reasons.push(format!("{failed} calls of the record failed or were in doubt; those of the model succeed"));
+        let calls = if failed == 1 { "1 call".to_owned() } else { format!("{failed} calls") };
+        reasons.push(format!(
+            "{calls} of the record on the clusters that differ failed or ended in doubt; those of the model succeed"
+        ));
     }
     let missed = &runs.unchanged.missed;
     if missed.befell > 0 {
@@ -179,8 +189,8 @@ fn reasons(runs: &Runs<'_>) -> Vec<String> {
         reasons.push(format!("{count} requests of the record were refused by the model: {told}"));
     }
     if runs.givens.leaders > 0 {
-        let count = runs.givens.leaders;
-        reasons.push(format!("the leader changed {count} times in the window; the model loses no time over that"));
+        let times = if runs.givens.leaders == 1 { "once".to_owned() } else { format!("{} times", runs.givens.leaders) };
+        reasons.push(format!("the leader changed {times} in the window; the model loses no time over that"));
     }
     reasons.push("the model goes by medians, and something of the record took a different time".to_owned());
     reasons
@@ -193,7 +203,8 @@ fn assumptions(runs: &Runs<'_>) -> Vec<String> {
          grows or shrinks with the replicas of the model."
             .to_owned(),
         format!(
-            "An action is taken up {} after its turn; its call succeeds, after {} (medians of the record{}).",
+            "How long things take is learned from the window alone, so that every machine comes to the same. An action is taken up {} \
+             after its turn; its call succeeds, after {} (medians of the window{}).",
             learned.taken_up(),
             calls(runs),
             if learned.calls().next().is_none() { ", which has none: a default" } else { "" },
@@ -202,12 +213,13 @@ fn assumptions(runs: &Runs<'_>) -> Vec<String> {
     let sizes = learned.sizes();
     if sizes.is_empty() {
         all.push(format!(
-            "No replica became ready in the record: a new one of any size is taken to be ready after {START_UP_DEFAULT}."
+            "No new replica became ready in the window: one of any size is taken to be ready after {START_UP_DEFAULT}; a longer \
+             window may know better."
         ));
     } else {
         all.push(
-            "A new replica is ready, and hydrated where anybody reports that, after the median of its size; of a size that the \
-             record has not started, after the median of all."
+            "A new replica is ready, and hydrated where anybody reports that, after the median of its size; of a size of \
+             which none was started in the window, after the median of all."
                 .to_owned(),
         );
         all.extend(sizes.iter().map(learned_size));
@@ -226,6 +238,12 @@ fn assumptions(runs: &Runs<'_>) -> Vec<String> {
          nobody approves."
             .to_owned(),
     );
+    if runs.window.shortened {
+        all.push(format!(
+            "The window begins with entry {}, later than was asked for: this history has no state from before it.",
+            runs.window.first
+        ));
+    }
     if let Some((index, at)) = runs.made_later {
         all.push(format!(
             "The change is made after entry {index}, at {at}: before, the state refused it, because what it is about was not there."
@@ -272,49 +290,86 @@ fn calls(runs: &Runs<'_>) -> String {
     told.join(", ")
 }
 
+/// The lines of one run, by the ids that the record has for its clusters.
+struct Drawn<'a> {
+    kept: &'a Kept,
+    model: Option<&'a Model>,
+}
+
+impl<'a> Drawn<'a> {
+    fn of(model: &'a Model) -> Drawn<'a> {
+        Drawn { kept: &model.tally.lines, model: Some(model) }
+    }
+
+    fn recorded_id(&self, own: ClusterId) -> ClusterId {
+        self.model.map_or(own, |model| model.recorded_id(own))
+    }
+
+    fn own_id(&self, recorded: ClusterId) -> ClusterId {
+        self.model.map_or(recorded, |model| model.own_id(recorded))
+    }
+
+    fn is_averaged(&self, recorded: ClusterId) -> bool {
+        self.kept.is_averaged(self.own_id(recorded))
+    }
+
+    fn of_cluster(&self, recorded: ClusterId, averaged: bool) -> Vec<Point> {
+        self.kept.of_cluster(self.own_id(recorded), averaged)
+    }
+}
+
 fn lines(runs: &Runs<'_>, ended: &State) -> RunLines {
     let of = |points: fn(&Tally) -> Vec<Point>| Lines {
         recorded: points(&runs.recorded),
         unchanged: points(&runs.unchanged.tally),
         changed: runs.changed.as_ref().map(|changed| points(&changed.tally)).unwrap_or_default(),
     };
-    let mut clusters: BTreeMap<ClusterId, Lines> = BTreeMap::new();
-    for (cluster, points) in runs.recorded.lines.clusters() {
-        clusters.entry(cluster).or_default().recorded = points;
-    }
-    let mut model = |model: &Model, put: fn(&mut Lines, Vec<Point>)| {
-        for (cluster, points) in model.tally.lines.clusters() {
-            put(clusters.entry(model.recorded_id(cluster)).or_default(), points);
-        }
-    };
-    model(&runs.unchanged, |lines, points| lines.unchanged = points);
-    if let Some(changed) = &runs.changed {
-        model(changed, |lines, points| lines.changed = points);
-    }
-    let end = runs.window.to.as_millis();
-    let mut by_distance: Vec<(u128, ClusterId, Lines)> = clusters
-        .into_iter()
-        .map(|(cluster, lines)| {
-            let (one, other) = match &runs.changed {
-                Some(_) => (&lines.unchanged, &lines.changed),
-                None => (&lines.recorded, &lines.unchanged),
-            };
-            (distance(one, other, end), cluster, lines)
-        })
+    let recorded = Drawn { kept: &runs.recorded.lines, model: None };
+    let (unchanged, changed) = (Drawn::of(&runs.unchanged), runs.changed.as_ref().map(Drawn::of));
+    let all = || [Some(&recorded), Some(&unchanged), changed.as_ref()].into_iter().flatten();
+    let left_out: BTreeSet<ClusterId> =
+        all().flat_map(|run| run.kept.left_out().map(move |own| run.recorded_id(own))).collect();
+    // What one run has left out is not compared: it would look as if the cluster had nothing there.
+    let compared: BTreeSet<ClusterId> = all()
+        .flat_map(|run| run.kept.clusters().map(move |own| run.recorded_id(own)))
+        .filter(|cluster| !left_out.contains(cluster))
         .collect();
+
+    let end = runs.window.to.as_millis();
+    let mut by_distance: Vec<(u128, ClusterId, bool)> = Vec::new();
+    let lines_of = |cluster: ClusterId, averaged: bool| Lines {
+        recorded: recorded.of_cluster(cluster, averaged),
+        unchanged: unchanged.of_cluster(cluster, averaged),
+        changed: changed.as_ref().map(|changed| changed.of_cluster(cluster, averaged)).unwrap_or_default(),
+    };
+    for cluster in &compared {
+        // A line of averages and one of changes are never the same.
+        let averaged = all().any(|run| run.is_averaged(*cluster));
+        let lines = lines_of(*cluster, averaged);
+        let (one, other) = match &runs.changed {
+            Some(_) => (&lines.unchanged, &lines.changed),
+            None => (&lines.recorded, &lines.unchanged),
+        };
+        by_distance.push((distance(one, other, end), *cluster, averaged));
+    }
     by_distance.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(&other.1)));
     by_distance.truncate(CLUSTERS_DRAWN_MAX);
     let name = |id: ClusterId| {
         let known = ended.cluster_by_id(id).or_else(|| runs.fork.cluster_by_id(id));
         known.map_or_else(|| id.to_string(), |cluster| cluster.name.clone())
     };
+    let step_ms = runs.recorded.lines.step().as_millis();
+    let drawn = |(_, id, averaged): (u128, ClusterId, bool)| ClusterLines {
+        cluster: name(id),
+        step_ms: averaged.then_some(step_ms),
+        replicas: lines_of(id, averaged),
+    };
     RunLines {
         replicas: of(|tally| tally.lines.total_replicas()),
         slots: of(|tally| tally.lines.total_slots()),
-        clusters: by_distance
-            .into_iter()
-            .map(|(_, id, replicas)| ClusterLines { cluster: name(id), replicas })
-            .collect(),
+        clusters: by_distance.into_iter().map(drawn).collect(),
+        clusters_compared: compared.len() as u64,
+        clusters_left_out: left_out.len() as u64,
     }
 }
 

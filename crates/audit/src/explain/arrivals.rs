@@ -7,8 +7,17 @@ use loadline_state_machine::{Decision, Event, Observation, Seen, Time};
 use super::{Explainer, Origin};
 use crate::trail::TrailError;
 
-/// Entries before a decision that are looked through. A signal that came earlier is shown without its entry.
+/// Entries before a decision that are looked through. Of a signal that came earlier, that is said.
 const ENTRIES_MAX: u64 = 20_000;
+
+/// Where the signals of a decision came from.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    /// By the name under which the decision tells of each.
+    pub(super) found: BTreeMap<String, Origin>,
+    /// The first entry that was looked at, if what is not found may have come before it.
+    pub(super) not_before: Option<u64>,
+}
 
 /// A signal that is looked for: under which name it is told, and of when it is.
 struct Wanted {
@@ -18,14 +27,13 @@ struct Wanted {
 }
 
 impl Explainer<'_> {
-    /// By the name under which the decision tells of each.
-    pub(super) fn arrivals(&self, decision: &Decision, up_to: u64) -> Result<BTreeMap<String, Origin>, TrailError> {
+    pub(super) fn arrivals(&self, decision: &Decision, up_to: u64) -> Result<Arrivals, TrailError> {
         let wanted = wanted(decision);
-        let Some(earliest) = wanted.iter().map(|it| it.as_of).min() else { return Ok(BTreeMap::new()) };
+        let Some(earliest) = wanted.iter().map(|it| it.as_of).min() else { return Ok(Arrivals::default()) };
         // What was seen at a time came at that time or later.
         let before = Time::from_millis(earliest.as_millis().saturating_sub(1));
-        let first =
-            self.trail.not_after(before)?.map_or(1, |index| index + 1).max(up_to.saturating_sub(ENTRIES_MAX)).max(1);
+        let earliest = self.trail.not_after(before)?.map_or(1, |index| index + 1);
+        let first = earliest.max(up_to.saturating_sub(ENTRIES_MAX)).max(1);
         let mut found: BTreeMap<String, (bool, Origin)> = BTreeMap::new();
         self.trail.walk(first, up_to, |opened| {
             for (cause, event) in &opened.events {
@@ -54,7 +62,8 @@ impl Explainer<'_> {
         if !wanted.iter().all(exact) {
             self.depends_on(first - 1, up_to);
         }
-        Ok(found.into_iter().map(|(name, (_, origin))| (name, origin)).collect())
+        let found = found.into_iter().map(|(name, (_, origin))| (name, origin)).collect();
+        Ok(Arrivals { found, not_before: (first > earliest).then_some(first) })
     }
 }
 

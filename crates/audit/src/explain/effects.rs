@@ -1,7 +1,9 @@
 //! What an action caused: the replica that was seen, ready and hydrated, or gone; the end of its operation and the cooldown that
 //! counts from there; what was decided and begun next.
 
-use loadline_state_machine::{Action, Call, Event, Observation, OperationEnd, ResourceName, Seen};
+use loadline_state_machine::{
+    Action, Call, Event, Observation, OperationEnd, ResourceName, Seen, Strategy, StrategyId,
+};
 
 use super::{Explainer, Facts, Origin};
 use crate::trail::{Opened, TrailError};
@@ -33,6 +35,8 @@ impl Explainer<'_> {
         let names = self.names();
         let mut found = Found::default();
         let mut walked = to;
+        let mut whole = false;
+        let mut failed = None;
         self.trail.walk(action.id.index.0 + 1, to, |opened| {
             for (cause, event) in &opened.events {
                 if event.cluster() != Some(action.cluster) {
@@ -53,7 +57,10 @@ impl Explainer<'_> {
                         let resource = ResourceName::operation(operation.id).to_string();
                         tell("operation", words(event, &names), Some(resource));
                         if *end == OperationEnd::Completed {
-                            tell("cooldown", self.cooldown(action, opened), None);
+                            match self.cooldown(action, opened) {
+                                Ok(text) => tell("cooldown", text, None),
+                                Err(error) => failed = Some(error),
+                            }
                         }
                     }
                     Event::DecisionMade { decision }
@@ -75,32 +82,64 @@ impl Explainer<'_> {
                 Call::DropReplica(_) => found.gone,
                 _ => true,
             };
-            let all = replica && found.decided && found.begun;
-            if all {
+            whole = replica && found.decided && found.begun;
+            if whole {
                 walked = opened.index;
             }
-            !all
+            !whole && failed.is_none()
         })?;
+        if let Some(failed) = failed {
+            return Err(failed);
+        }
         self.depends_on(action.id.index.0, walked);
         if found.ended.is_none() && action.operation.is_some() {
             let text = "its operation has not ended, as far as this goes";
             let fact = facts.add("effect", "operation", text, Origin::default());
             (fact.depth, fact.heading) = (1, Some(HEADING));
         }
+        if !whole && to < self.end() {
+            let text = format!("what it caused after entry {to} was not looked for: that is {ENTRIES_MAX} entries on");
+            let fact = facts.add("effect", "looked", text, Origin::default());
+            (fact.depth, fact.heading) = (1, Some(HEADING));
+        }
         Ok(())
     }
 
-    /// For how long the strategy and the cluster now wait, as far as that can be told.
-    fn cooldown(&self, action: &Action, opened: &Opened) -> String {
-        let strategy = action.by.strategy().and_then(|id| self.state.strategy(id));
+    /// For how long the strategy and the cluster waited from then on, as they were configured at that entry.
+    fn cooldown(&self, action: &Action, opened: &Opened) -> Result<String, TrailError> {
+        let strategy = match action.by.strategy() {
+            Some(id) => self.strategy_then(id, opened.index)?,
+            None => None,
+        };
         let lasts = strategy.and_then(|it| it.configuration().ok()).map(|it| format!(" of {}", it.cooldown));
-        let setting = self.state.setting("auto_scaling_cluster_cooldown").map(|it| it.value).unwrap_or_default();
-        format!(
-            "the cooldown{} of {} and that of the cluster, {setting}, count from {}",
-            lasts.unwrap_or_default(),
-            action.by,
-            opened.at
-        )
+        let lasts = lasts.unwrap_or_default();
+        let cluster = self.setting_then("auto_scaling_cluster_cooldown", opened.index)?;
+        let cluster = cluster.map(|span| format!(", {span},")).unwrap_or_default();
+        Ok(format!("the cooldown{lasts} of {} and that of the cluster{cluster} count from {}", action.by, opened.at))
+    }
+
+    /// As it was after an entry; nothing if it was gone.
+    fn strategy_then(&self, id: StrategyId, up_to: u64) -> Result<Option<Strategy>, TrailError> {
+        let changed = self.last_change(&ResourceName::strategy(id), up_to)?;
+        Ok(match changed.map(|(mut opened, place)| opened.events.swap_remove(place).1) {
+            Some(Event::StrategyCreated { strategy } | Event::StrategyChanged { strategy, .. }) => Some(strategy),
+            Some(_) => None,
+            // This history does not reach back so far, so nobody changed it within.
+            None => self.state.strategy(id).cloned(),
+        })
+    }
+
+    fn setting_then(&self, name: &str, up_to: u64) -> Result<Option<String>, TrailError> {
+        let changed = self.last_change(&ResourceName::setting(name), up_to)?;
+        let setting = self.state.setting(name);
+        Ok(match changed.map(|(mut opened, place)| opened.events.swap_remove(place).1) {
+            Some(Event::SettingSet { value, .. }) => Some(value.to_string()),
+            _ if self.last_change(&ResourceName::setting(name), self.end())?.is_some() => {
+                setting.map(|it| it.default_value)
+            }
+            // Nobody has touched it in this history.
+            _ => setting.map(|it| it.value),
+        })
     }
 }
 

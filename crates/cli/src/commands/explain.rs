@@ -7,7 +7,7 @@ use loadline_audit::explain::{Explainer, Story};
 use loadline_audit::{Moment, Scanned, Trail, TrailError, replay, with_causes};
 use loadline_client::v1::ExplainResponse;
 use loadline_client::{ExplainAt, Kind};
-use loadline_state_machine::{ResourceName, State};
+use loadline_state_machine::{Action, ResourceName, State};
 
 use super::Session;
 use crate::args::ExplainArgs;
@@ -80,7 +80,8 @@ fn answer(story: &Story, state: &State) -> ExplainResponse {
     let decision = why.map(|why| &why.now).or(story.decision.as_ref());
     let operation = story.operation.as_ref().map(|(it, end)| wire::operation(it, *end, state));
     let under_way = why.and_then(|why| why.operation.as_ref()).map(|it| wire::operation(it, None, state));
-    let actions = why.map_or_else(|| story.action.iter().collect(), |why| why.actions.iter().collect::<Vec<_>>());
+    let actions: Vec<&Action> =
+        why.map_or_else(|| story.action.iter().collect(), |why| why.actions.iter().map(|(action, _)| action).collect());
     ExplainResponse {
         decision: decision.map(|it| wire::decision(it, state)),
         recorded: why.and_then(|why| why.recorded.as_ref()).map(|it| wire::decision(it, state)),

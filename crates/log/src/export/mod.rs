@@ -14,6 +14,7 @@
 //! Not here: what entries mean, and whether they lead where they say they led (`loadline-audit`).
 
 mod reader;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -71,6 +72,17 @@ impl ExportHead {
         out.put_u64(self.last);
         out.put_raw(&self.base_hash);
         out.put_raw(&self.public_key);
+    }
+
+    /// Which program wrote a head, whatever its format: whoever makes a new one leaves what is before the version as it is.
+    fn version_in(body: &[u8]) -> Option<String> {
+        let mut fields = Fields(body);
+        fields.u32().ok()?;
+        fields.string().ok()?;
+        fields.u64().ok()?;
+        fields.string().ok()?;
+        fields.u64().ok()?;
+        fields.string().ok().filter(|version| version.len() <= 64 && version.chars().all(|c| c.is_ascii_graphic()))
     }
 
     /// `Err` with a number: it is of a format that this program does not know.
@@ -154,6 +166,8 @@ pub struct Fault {
     /// In the file.
     pub offset: u64,
     pub what: String,
+    /// A newer program wrote it, and that one can read it.
+    pub newer: bool,
 }
 
 impl std::fmt::Display for Fault {

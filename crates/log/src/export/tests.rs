@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::{journal::JournalRecord, signing::SigningKey, snapshot};
+use crate::{frame::HEADER_BYTES, journal::JournalRecord, signing::SigningKey, snapshot};
 
 fn key() -> SigningKey {
     SigningKey::of_seed(&[7; 32]).unwrap()
@@ -63,11 +63,15 @@ fn file(dir: &tempfile::TempDir, bytes: &[u8]) -> PathBuf {
     path
 }
 
+fn open(dir: &tempfile::TempDir, bytes: &[u8]) -> Result<Export, ExportError> {
+    Export::open(&file(dir, bytes), |_, _| {})
+}
+
 #[test]
 fn an_export_is_read_as_it_was_written() {
     let dir = tempfile::TempDir::new().unwrap();
     for (first, last) in [(1, 1), (1, 900), (501, 1_300)] {
-        let export = Export::open(&file(&dir, &export(first, last))).unwrap();
+        let export = open(&dir, &export(first, last)).unwrap();
         assert_eq!(export.head(), &ExportHead { public_key: key().public(), ..head(first, last) });
         let mut read = Vec::new();
         while read.len() < (last - first + 1) as usize {
@@ -96,7 +100,7 @@ fn every_flipped_bit_is_found() {
         }
         let mut bytes = whole.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
-        let failed = Export::open(&file(&dir, &bytes)).unwrap_err();
+        let failed = open(&dir, &bytes).unwrap_err();
         assert!(matches!(failed, ExportError::Damaged(_) | ExportError::NotAnExport { .. }), "bit {bit}: {failed}");
     }
 }
@@ -106,11 +110,79 @@ fn a_file_that_was_cut_anywhere_is_not_whole() {
     let dir = tempfile::TempDir::new().unwrap();
     let whole = export(1, 600);
     for len in (0..whole.len()).step_by(997).chain([whole.len() - 1]) {
-        Export::open(&file(&dir, &whole[..len])).unwrap_err();
+        open(&dir, &whole[..len]).unwrap_err();
     }
     let longer = [&whole[..], b"x"].concat();
-    let failed = Export::open(&file(&dir, &longer)).unwrap_err().to_string();
-    assert!(failed.contains("1 bytes follow its end"), "{failed}");
+    let failed = open(&dir, &longer).unwrap_err().to_string();
+    assert!(failed.contains("after entry 600: 1 bytes follow its end"), "{failed}");
+}
+
+/// Where the frames begin, with how long they are.
+fn frames(bytes: &[u8]) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let length = u32::from_le_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
+        found.push((at, HEADER_BYTES + length));
+        at += HEADER_BYTES + length;
+    }
+    found
+}
+
+#[test]
+fn a_damaged_block_is_named_by_its_own_entries_whatever_is_wrong_with_it() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let whole = export(1, 900);
+    let blocks: Vec<(u64, u64)> = open(&dir, &whole).unwrap().block_places().collect();
+    assert!(blocks.len() > 2, "{blocks:?}");
+    for (nth, (first, offset)) in blocks.iter().enumerate() {
+        let last = blocks.get(nth + 1).map_or(900, |(next, _)| next - 1);
+        // Also where its length is altered: a little, and to more than the file has.
+        for byte in [0, 6, 8, 10, 11, 28, 60] {
+            let mut bytes = whole.clone();
+            bytes[usize::try_from(*offset).unwrap() + byte] ^= 1;
+            let scanned = Export::scan(&file(&dir, &bytes), |_, _| {}).unwrap();
+            let fault = scanned.fault.unwrap();
+            assert_eq!((fault.entries, fault.offset), (Some((*first, Some(last))), *offset), "byte {byte}: {fault}");
+        }
+    }
+}
+
+/// The same with another format in the frame that begins there, and the checksum made right.
+fn in_format(mut bytes: Vec<u8>, (at, length): (usize, usize), format: u8) -> Vec<u8> {
+    bytes[at + 5] = format;
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[at..at + 28]), &bytes[at + HEADER_BYTES..at + length]);
+    bytes[at + 28..at + HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn a_frame_in_a_newer_format_names_the_version_that_the_head_does_if_that_is_newer() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let unknown = "the frame has format 9, this program knows format 1";
+    for (version, newer) in [("9.9.9", true), (env!("CARGO_PKG_VERSION"), false)] {
+        let key = key();
+        let head = ExportHead { version: version.to_owned(), ..head(1, 600) };
+        let mut writer = ExportWriter::begin(Vec::new(), head, None, &key).unwrap();
+        for index in 1..=600 {
+            writer.add(record(index)).unwrap();
+        }
+        let whole = writer.finish().unwrap();
+        let frames = frames(&whole);
+        let bytes = in_format(whole.clone(), frames[2], 9);
+        let Scanned { export, fault } = Export::scan(&file(&dir, &bytes), |_, _| {}).unwrap();
+        let (fault, last) = (fault.unwrap(), export.last_index().unwrap());
+        assert!(fault.entries.is_some_and(|(first, to)| first == last + 1 && to.is_some()), "{fault}");
+        let says = format!("was written by version 9.9.9, and this is version {}: ", env!("CARGO_PKG_VERSION"));
+        assert_eq!((fault.newer, fault.what.contains(&says)), (newer, newer), "{fault}");
+        assert!(fault.what.ends_with(unknown), "{fault}");
+        let failed = open(&dir, &bytes).unwrap_err();
+        assert_eq!(matches!(failed, ExportError::Newer { .. }), newer, "{failed}");
+        // The very first one: what stands in it is read all the same.
+        let failed = open(&dir, &in_format(whole, frames[0], 9)).unwrap_err();
+        assert_eq!(matches!(failed, ExportError::Newer { .. }), newer, "{failed}");
+        assert_eq!(failed.to_string().contains("it was written by version 9.9.9: "), newer, "{failed}");
+    }
 }
 
 #[test]
@@ -135,7 +207,7 @@ fn a_newer_format_says_so() {
     let mut bytes = Vec::new();
     let mut frames = crate::frame::Chain { family: crate::frame::Family::Export, segment: 0, link: 0 };
     frames.put(&mut bytes, HEAD, 0, |out| out.put_u32(FORMAT + 1)).unwrap();
-    let failed = Export::open(&file(&dir, &bytes)).unwrap_err();
+    let failed = open(&dir, &bytes).unwrap_err();
     assert_eq!(
         failed.to_string(),
         format!(

@@ -46,36 +46,72 @@ pub(super) struct Examined {
 }
 
 /// Everything that is wrong with the journal in a folder, and with what was fetched of what it lacks. A torn end that nobody was promised is not: a
-/// node that opens it goes on before it.
-pub fn journal_faults(disk: &SharedDisk) -> Result<Vec<JournalFault>, JournalError> {
-    let mut faults = examine(&**disk, None, None)?.faults;
-    for part in filling::all_parts(disk)? {
-        faults.extend(filled_faults(disk, &part)?);
+/// node that opens it goes on before it. `tell` hears how many of how many bytes have been read.
+pub fn journal_faults(disk: &SharedDisk, mut tell: impl FnMut(u64, u64)) -> Result<Vec<JournalFault>, JournalError> {
+    let parts = filling::all_parts(disk)?;
+    let mut total = bytes_of(&**disk)?;
+    for part in &parts {
+        total += bytes_of(&below(disk, part))?;
+    }
+    let mut done = 0;
+    let mut read = |bytes: u64| {
+        done += bytes;
+        tell(done, total);
+    };
+    let mut faults = examine_telling(&**disk, None, None, &mut read)?.faults;
+    for part in &parts {
+        let part = below(disk, part);
+        let found = examine_telling(&part, None, None, &mut read)?.faults;
+        let placed = |fault: JournalFault| JournalFault { file: format!("{}/{}", part.dir, fault.file), ..fault };
+        faults.extend(found.into_iter().map(placed));
     }
     Ok(faults)
 }
 
-fn filled_faults(disk: &SharedDisk, part: &RangeInclusive<u64>) -> Result<Vec<JournalFault>, JournalError> {
-    let dir = filling::name(*part.start(), *part.end());
-    let found = examine(&Below { disk: disk.clone(), dir: dir.clone() }, None, None)?.faults;
-    let placed = |fault: JournalFault| JournalFault { file: format!("{dir}/{}", fault.file), ..fault };
-    Ok(found.into_iter().map(placed).collect())
+fn below(disk: &SharedDisk, part: &RangeInclusive<u64>) -> Below {
+    Below { disk: disk.clone(), dir: filling::name(*part.start(), *part.end()) }
 }
 
-/// Reads and checks every segment, or those up to `newest`, of which, if it is not sealed, only the first `end` bytes count.
-pub(super) fn examine(disk: &dyn Disk, newest: Option<u64>, end: Option<u64>) -> Result<Examined, JournalError> {
-    let mut numbers = Vec::new();
+/// The numbers of the segments, in order.
+fn numbers(disk: &dyn Disk) -> Result<Vec<u64>, JournalError> {
     let names = match disk.list(format::DIR) {
         Err(error) if is_gone(&error) => Vec::new(),
         names => names.map_err(io_error("list the folder journal/"))?,
     };
+    let mut numbers = Vec::new();
     for name in names {
         match format::parse_name(&name) {
-            Some((number, false)) if newest.is_none_or(|newest| number <= newest) => numbers.push(number),
-            Some(_) => {}
+            Some((number, false)) => numbers.push(number),
+            Some((_, true)) => {}
             None => return Err(JournalError::ForeignFile { file: format!("{}/{name}", format::DIR) }),
         }
     }
+    Ok(numbers)
+}
+
+fn bytes_of(disk: &dyn Disk) -> Result<u64, JournalError> {
+    let len = |number: u64| {
+        let path = format::path(number);
+        let len = disk.open(&path, false).and_then(|file| file.len());
+        len.map_err(io_error(format!("open {path}")))
+    };
+    numbers(disk)?.into_iter().map(len).sum()
+}
+
+/// Reads and checks every segment, or those up to `newest`, of which, if it is not sealed, only the first `end` bytes count.
+pub(super) fn examine(disk: &dyn Disk, newest: Option<u64>, end: Option<u64>) -> Result<Examined, JournalError> {
+    examine_telling(disk, newest, end, &mut |_| {})
+}
+
+/// The same; `tell` hears how many bytes each segment has.
+fn examine_telling(
+    disk: &dyn Disk,
+    newest: Option<u64>,
+    end: Option<u64>,
+    tell: &mut dyn FnMut(u64),
+) -> Result<Examined, JournalError> {
+    let mut numbers = numbers(disk)?;
+    numbers.retain(|number| newest.is_none_or(|newest| *number <= newest));
     let mut examiner = Examiner::default();
     for (nth, number) in numbers.iter().copied().enumerate() {
         if let Some(before) = nth.checked_sub(1).map(|before| numbers[before])
@@ -94,6 +130,7 @@ pub(super) fn examine(disk: &dyn Disk, newest: Option<u64>, end: Option<u64>) ->
             bytes.truncate(usize::try_from(end).unwrap_or(usize::MAX));
         }
         examiner.segment(&bytes, number, last, last && newest.is_none());
+        tell(bytes.len() as u64);
     }
     Ok(examiner.found)
 }

@@ -7,6 +7,9 @@
 //!
 //! Not here: where the records come from, and whether each of them follows from the one before; the hashes are the caller's.
 
+#[cfg(test)]
+mod tests;
+
 use std::{ops::RangeInclusive, sync::Arc};
 
 use super::{Hash, Journal, JournalError, JournalOptions, JournalRecord, io_error, is_gone};
@@ -96,7 +99,7 @@ impl Journal {
     }
 
     /// Lets readers find it, if it leads where this journal goes on. It is filled from its beginning, so it is whole when it ends there;
-    /// what it lacks then at its beginning was let go.
+    /// what it lacks then at its beginning was let go, here or by everybody else before it was fetched.
     fn take_filled(&self, part: &Journal, gap: &RangeInclusive<u64>) -> Result<bool, JournalError> {
         let known = self.hash_at(*gap.end())?;
         let Some(first) = part.first_index().filter(|first| gap.contains(first)) else { return Ok(false) };
@@ -201,9 +204,20 @@ impl Filling {
         }
     }
 
-    /// The time of the entry before that; none if that is the first of all.
+    /// Leaves out what is before this entry, because nobody has it any more; `before` is the hash after the one before it. Only before
+    /// anything has come. What comes from there on is right if it leads to the end of the gap.
+    pub fn begin_later(&self, first: u64, before: Hash) -> Result<(), JournalError> {
+        let last = self.next() - 1;
+        if self.part.first_index().is_some() || first <= self.next() || first > self.gap.last {
+            return Err(JournalError::OutOfOrder { index: first, last });
+        }
+        self.part.start_after(first - 1, before)
+    }
+
+    /// The time of the entry before that; none if nobody knows, or that is the first of all.
     pub fn time_ms(&self) -> Result<Option<u64>, JournalError> {
         let (journal, before) = match self.part.last_index().filter(|last| *last >= self.gap.first) {
+            Some(_) if self.part.first_index().is_none() => return Ok(None),
             Some(last) => (&self.part, last),
             None if self.gap.first == 1 => return Ok(None),
             None => (&self.whole, self.gap.first - 1),
@@ -226,6 +240,11 @@ impl Filling {
 
     pub fn sync(&self) -> Result<(), JournalError> {
         self.part.sync()
+    }
+
+    /// Whether nothing has come yet.
+    pub fn is_untouched(&self) -> bool {
+        self.next() == self.gap.first
     }
 
     pub fn is_complete(&self) -> bool {
@@ -268,247 +287,4 @@ pub(super) fn remove_part(disk: &SharedDisk, entries: &RangeInclusive<u64>) -> R
         Ok(())
     });
     removed.map_err(io_error(format!("empty the folder {dir}/")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::disk::{Disk as _, ModelDisk};
-    use crate::journal::retention::tests::{SMALL, record};
-
-    fn records(range: RangeInclusive<u64>) -> Vec<JournalRecord> {
-        range.map(record).collect()
-    }
-
-    fn open(disk: &ModelDisk) -> Journal {
-        Journal::open(Arc::new(disk.reopen()), SMALL).unwrap()
-    }
-
-    /// Entries 41 to 60 and 81 on: a lost beginning, and a gap.
-    fn with_gaps(disk: &ModelDisk) -> Journal {
-        let journal = open(disk);
-        journal.start_after(40, record(40).hash).unwrap();
-        for record in records(41..=60) {
-            journal.append(record).unwrap();
-        }
-        journal.start_after(80, record(80).hash).unwrap();
-        for record in records(81..=120) {
-            journal.append(record).unwrap();
-        }
-        journal.sync().unwrap();
-        journal
-    }
-
-    fn gap(first: u64, last: u64) -> Gap {
-        let before = (first > 1).then(|| record(first - 1).hash);
-        Gap { first, last, before, after: record(last).hash }
-    }
-
-    #[test]
-    fn what_is_lacking_is_known_and_filled_in_any_order() {
-        let disk = ModelDisk::new(1);
-        let journal = with_gaps(&disk);
-        assert_eq!(journal.gaps().unwrap(), [gap(1, 40), gap(61, 80)]);
-        assert_eq!(journal.stretches(), [41..=60, 81..=120]);
-        let filling = journal.fill(gap(61, 80)).unwrap();
-        assert_eq!((filling.next(), filling.hash().unwrap()), (61, Some(record(60).hash)));
-        filling.add(records(61..=80)).unwrap();
-        assert!(filling.is_complete());
-        // Nobody finds it before it is finished.
-        assert_eq!(journal.stretches(), [41..=60, 81..=120]);
-        assert!(filling.finish().unwrap());
-        assert_eq!(journal.stretches(), [41..=120]);
-        assert_eq!(journal.gaps().unwrap(), [gap(1, 40)]);
-        assert_eq!(journal.read(50, usize::MAX).unwrap(), records(50..=120));
-        let missing = journal.read(7, 100).unwrap_err();
-        assert!(matches!(missing, JournalError::Missing { index: 7, next: Some(41) }), "{missing}");
-
-        // Half of the beginning, a restart, and the rest.
-        let filling = journal.fill(gap(1, 40)).unwrap();
-        assert_eq!((filling.next(), filling.hash().unwrap()), (1, None));
-        filling.add(records(1..=15)).unwrap();
-        drop((filling, journal));
-        let journal = open(&disk);
-        assert_eq!(journal.gaps().unwrap(), [gap(1, 40)]);
-        let filling = journal.fill(gap(1, 40)).unwrap();
-        assert_eq!((filling.next(), filling.hash().unwrap()), (16, Some(record(15).hash)));
-        assert!(matches!(filling.add(records(17..=18)), Err(JournalError::OutOfOrder { index: 17, last: 15 })));
-        filling.add(records(16..=40)).unwrap();
-        assert!(matches!(filling.add(records(41..=41)), Err(JournalError::OutOfOrder { .. })));
-        assert!(filling.finish().unwrap());
-        for journal in [journal, open(&disk)] {
-            assert_eq!((journal.first_index(), journal.gaps().unwrap()), (Some(1), vec![]));
-            assert_eq!(journal.stretches(), [1..=120]);
-            assert_eq!(journal.read(1, usize::MAX).unwrap(), records(1..=120));
-            assert_eq!(journal.hash_at(70).unwrap(), Some(record(70).hash));
-            assert_eq!(journal.verify().unwrap().records, 120);
-            // In parts, too, across the borders.
-            let mut next = 1;
-            while next <= 120 {
-                let part = journal.read(next, 300).unwrap();
-                assert!(!part.is_empty());
-                assert_eq!(part, records(next..=next + part.len() as u64 - 1));
-                next += part.len() as u64;
-            }
-        }
-    }
-
-    #[test]
-    fn what_does_not_lead_to_the_known_hash_is_thrown_away() {
-        let disk = ModelDisk::new(1);
-        let journal = with_gaps(&disk);
-        let filling = journal.fill(gap(61, 80)).unwrap();
-        filling.add(records(61..=79)).unwrap();
-        filling.add(vec![JournalRecord { hash: [7; 32], ..record(80) }]).unwrap();
-        assert!(!filling.finish().unwrap());
-        assert_eq!(journal.gaps().unwrap(), [gap(1, 40), gap(61, 80)]);
-        // And from the beginning again.
-        let filling = journal.fill(gap(61, 80)).unwrap();
-        assert_eq!(filling.next(), 61);
-        filling.add(records(61..=80)).unwrap();
-        assert!(filling.finish().unwrap());
-        assert_eq!(journal.read(61, usize::MAX).unwrap(), records(61..=120));
-    }
-
-    #[test]
-    fn a_power_cut_while_it_is_filled_loses_nothing_that_was_there() {
-        for seed in 0..15 {
-            for cut_at in 1..30 {
-                let disk = ModelDisk::new(seed);
-                drop(with_gaps(&disk));
-                disk.cut_power_at(cut_at);
-                let journal = Journal::open(Arc::new(disk.reopen()), SMALL);
-                let filled = journal.and_then(|journal| {
-                    let filling = journal.fill(gap(61, 80))?;
-                    filling.add(records(61..=70))?;
-                    filling.add(records(71..=80))?;
-                    filling.finish()
-                });
-                disk.power_cut();
-                let journal = open(&disk);
-                if filled.is_err() {
-                    let filling = journal.fill(gap(61, 80)).unwrap();
-                    let next = filling.next();
-                    filling.add(records(next..=80)).unwrap();
-                    assert!(filling.finish().unwrap(), "seed {seed}, cut at {cut_at}");
-                }
-                assert_eq!(journal.read(41, usize::MAX).unwrap(), records(41..=120), "seed {seed}, cut at {cut_at}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_was_filled_goes_with_what_is_let_go() {
-        let disk = ModelDisk::new(1);
-        let journal = with_gaps(&disk);
-        let filling = journal.fill(gap(1, 40)).unwrap();
-        filling.add(records(1..=40)).unwrap();
-        assert!(filling.finish().unwrap());
-        let bytes = journal.disk_bytes();
-        let segments = journal.sealed_segments();
-        assert!(segments[1].last < 40, "it has several segments itself: {segments:?}");
-        // Only the beginning of what was filled, and not one segment more.
-        assert_eq!(journal.let_go(segments[1].last).unwrap(), 2);
-        assert_eq!(journal.disk_bytes(), bytes - segments[0].bytes - segments[1].bytes);
-        let first = segments[1].last + 1;
-        drop(journal);
-        let journal = open(&disk);
-        assert_eq!(journal.stretches(), [first..=60, 81..=120]);
-        assert_eq!(journal.read(first, usize::MAX).unwrap(), records(first..=60));
-        assert_eq!(journal.sealed_segments()[..2], segments[2..4]);
-        // Then all of it.
-        journal.let_go(40).unwrap();
-        assert_eq!(journal.first_index(), Some(41));
-        drop(journal);
-        assert_eq!(open(&disk).first_index(), Some(41));
-    }
-
-    #[test]
-    fn a_power_cut_while_it_is_let_go_leaves_a_journal_that_can_be_read_to_its_end() {
-        for seed in 0..15 {
-            for cut_at in 1..20 {
-                let disk = ModelDisk::new(seed);
-                let journal = with_gaps(&disk);
-                let filling = journal.fill(gap(1, 40)).unwrap();
-                filling.add(records(1..=40)).unwrap();
-                assert!(filling.finish().unwrap());
-                let through = if seed % 2 == 0 { 60 } else { 30 };
-                disk.cut_power_at(cut_at);
-                let _ = journal.let_go(through);
-                disk.power_cut();
-                drop(journal);
-                let journal = open(&disk);
-                for stretch in journal.stretches() {
-                    let read = journal.read(*stretch.start(), usize::MAX).unwrap();
-                    assert_eq!(read, records(stretch), "seed {seed}, cut at {cut_at}");
-                }
-                journal.verify().unwrap();
-                assert_eq!(journal.last_index(), Some(120));
-                // It goes on where it was.
-                journal.let_go(through).unwrap();
-                assert!(journal.first_index() > Some(through - 20), "seed {seed}, cut at {cut_at}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_beginning_that_was_fetched_again_is_there_after_a_restart() {
-        let disk = ModelDisk::new(1);
-        let journal = with_gaps(&disk);
-        let filling = journal.fill(gap(1, 40)).unwrap();
-        filling.add(records(1..=40)).unwrap();
-        assert!(filling.finish().unwrap());
-        let cut = journal.sealed_segments()[0].last;
-        journal.let_go(cut).unwrap();
-        // Only the rest of what was filled before knows where it leads.
-        assert_eq!(journal.gaps().unwrap(), [gap(1, cut), gap(61, 80)]);
-        let filling = journal.fill(gap(1, cut)).unwrap();
-        filling.add(records(1..=cut)).unwrap();
-        assert!(filling.finish().unwrap());
-        for journal in [journal, open(&disk)] {
-            assert_eq!(journal.stretches(), [1..=60, 81..=120]);
-            assert_eq!(journal.read(1, usize::MAX).unwrap(), records(1..=60));
-            assert_eq!(journal.filled_gaps(), [1..=cut, cut + 1..=40]);
-        }
-    }
-
-    #[test]
-    fn what_was_begun_is_kept_for_as_long_as_somebody_goes_on_with_it() {
-        let disk = ModelDisk::new(1);
-        let journal = with_gaps(&disk);
-        for (gap, count) in [(gap(1, 40), 15), (gap(61, 80), 10)] {
-            let first = gap.first;
-            let filling = journal.fill(gap).unwrap();
-            filling.add(records(first..=first + count)).unwrap();
-        }
-        journal.discard_unfinished(&journal.gaps().unwrap()).unwrap();
-        assert_eq!(journal.fill(gap(1, 40)).unwrap().next(), 17);
-        journal.discard_unfinished(&[gap(61, 80)]).unwrap();
-        assert_eq!(journal.fill(gap(1, 40)).unwrap().next(), 1);
-        let filling = journal.fill(gap(61, 80)).unwrap();
-        filling.add(records(72..=80)).unwrap();
-        assert!(filling.finish().unwrap());
-        // What is finished is no business of this.
-        journal.discard_unfinished(&[]).unwrap();
-        assert_eq!(journal.stretches(), [41..=120]);
-        drop(journal);
-        assert_eq!(open(&disk).stretches(), [41..=120]);
-    }
-
-    #[test]
-    fn what_nothing_can_vouch_for_any_more_is_removed() {
-        let disk = ModelDisk::new(1);
-        let journal = with_gaps(&disk);
-        let filling = journal.fill(gap(1, 40)).unwrap();
-        filling.add(records(1..=15)).unwrap();
-        filling.sync().unwrap();
-        drop(filling);
-        journal.let_go(80).unwrap();
-        drop(journal);
-        let part = name(1, 40) + "/journal";
-        assert!(!disk.list(&part).unwrap().is_empty());
-        let journal = open(&disk);
-        assert_eq!(journal.stretches(), [81..=120]);
-        assert!(disk.list(&part).unwrap().is_empty());
-    }
 }

@@ -97,7 +97,7 @@ pub enum JournalError {
     #[error("entry {index} does not follow on from {last}")]
     OutOfOrder { index: u64, last: u64 },
     /// Before the beginning, or in a gap that a snapshot left.
-    #[error("entry {index} is not in this journal, the next one that is: {next:?}")]
+    #[error("entry {index} is not in this journal{}", next.map(|next| format!("; it goes on with entry {next}")).unwrap_or_default())]
     Missing { index: u64, next: Option<u64> },
     #[error("the journal has failed and takes nothing more: {reason}")]
     Failed { reason: String },

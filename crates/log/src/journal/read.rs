@@ -1,12 +1,13 @@
-//! Finding records: which block an index is in, and unpacking it without the journal's lock.
+//! Finding records: which block an index is in, unpacking it without the journal's lock, and what cannot be found any more.
 
 use std::{
     collections::VecDeque,
+    ops::RangeInclusive,
     sync::{Arc, Mutex},
 };
 
 use super::{
-    Inner, JournalError, JournalRecord, SegmentFile,
+    Inner, Journal, JournalError, JournalRecord, SegmentFile,
     format::{self, BlockPlace},
     io_error,
 };
@@ -58,6 +59,40 @@ impl Inner {
         }
         let written = self.blocks.get(after).map(|block| block.place.first);
         Located::Nowhere { next: written.or_else(|| self.waiting.first().map(|record| record.index)) }
+    }
+}
+
+impl Inner {
+    /// The last entry before the first segment, if there were others before it: segments are numbered from 1 on.
+    fn begins_after(&self) -> Option<u64> {
+        let sealed = self.sealed.first().map(|segment| segment.number);
+        let first = sealed.or_else(|| self.current.as_ref().map(|current| current.segment.number));
+        let (base, _) = self.bases.first().filter(|_| first.is_some_and(|first| first > 1))?;
+        Some(*base)
+    }
+}
+
+impl Journal {
+    /// Entries that are not here, and of which some once were, in segments that are gone: let go, or taken away. What a snapshot stood in for
+    /// from the beginning on is not among them.
+    pub fn gone(&self) -> Vec<RangeInclusive<u64>> {
+        let parts = lock(&self.shared.filled).clone();
+        let cut = parts.iter().filter(|part| lock(&part.journal.shared.inner).begins_after().is_some());
+        let mut held: Vec<RangeInclusive<u64>> =
+            cut.map(|part| *part.gap.start()..=*part.entries.start() - 1).collect();
+        held.extend(lock(&self.shared.inner).begins_after().map(|base| 1..=base));
+        let end = self.last_index().unwrap_or(0);
+        let mut gone = Vec::new();
+        let mut next = 1;
+        for stretch in self.stretches().into_iter().chain([end + 1..=end + 1]) {
+            let lacking = next..=stretch.start().saturating_sub(1);
+            let overlaps = |held: &RangeInclusive<u64>| held.start() <= lacking.end() && lacking.start() <= held.end();
+            if !lacking.is_empty() && held.iter().any(overlaps) {
+                gone.push(lacking);
+            }
+            next = next.max(*stretch.end() + 1);
+        }
+        gone
     }
 }
 
@@ -115,5 +150,79 @@ impl Block {
             return Err(damaged("the block holds other records than the index says".to_owned()));
         }
         Ok(records)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        disk::{Disk as _, ModelDisk},
+        journal::{Gap, retention::tests::SMALL, retention::tests::record},
+    };
+
+    fn open(disk: &ModelDisk) -> Journal {
+        Journal::open(Arc::new(disk.reopen()), SMALL).unwrap()
+    }
+
+    fn append(journal: &Journal, entries: RangeInclusive<u64>) {
+        for index in entries {
+            journal.append(record(index)).unwrap();
+        }
+        journal.sync().unwrap();
+    }
+
+    fn take_away(disk: &ModelDisk, path: &str) {
+        disk.reopen().remove(path).unwrap();
+    }
+
+    #[test]
+    fn segments_that_are_gone_are_told_from_what_never_was_here() {
+        let disk = ModelDisk::new(1);
+        let journal = open(&disk);
+        assert_eq!(journal.gone(), []);
+        append(&journal, 1..=200);
+        assert_eq!(journal.gone(), []);
+        let through = journal.sealed_segments()[2].last;
+        journal.let_go(through).unwrap();
+        assert_eq!(journal.gone(), [1..=through]);
+        drop(journal);
+        assert_eq!(open(&disk).gone(), [1..=through]);
+
+        // A node that joined: a snapshot stood in for what is before, and for what it missed later.
+        let disk = ModelDisk::new(2);
+        let journal = open(&disk);
+        journal.start_after(40, record(40).hash).unwrap();
+        append(&journal, 41..=50);
+        journal.start_after(80, record(80).hash).unwrap();
+        append(&journal, 81..=120);
+        assert_eq!(journal.gone(), []);
+        drop(journal);
+        // Without its first segment the rest begins with a gap, too.
+        take_away(&disk, "journal/0000000000000001.journal");
+        assert_eq!(open(&disk).gone(), [1..=80]);
+    }
+
+    #[test]
+    fn what_was_fetched_stands_in_for_segments_that_are_gone() {
+        let disk = ModelDisk::new(1);
+        let journal = open(&disk);
+        append(&journal, 1..=200);
+        let through = journal.sealed_segments()[2].last;
+        journal.let_go(through).unwrap();
+        let filling = journal.fill(Gap { first: 1, last: through, before: None, after: record(through).hash }).unwrap();
+        filling.add((1..=through).map(record).collect()).unwrap();
+        assert!(filling.finish().unwrap());
+        assert_eq!((journal.gone(), journal.stretches()), (vec![], vec![1..=200]));
+        drop(journal);
+        // And has a beginning of its own that can be missing.
+        let first = format!("filled/{:020}-{through:020}/journal/0000000000000001.journal", 1);
+        take_away(&disk, &first);
+        let journal = open(&disk);
+        let begins = journal.first_index().unwrap();
+        assert!(begins > 1 && begins <= through, "{begins}");
+        assert_eq!(journal.gone(), [1..=begins - 1]);
     }
 }

@@ -37,6 +37,16 @@ impl Journal {
         segments
     }
 
+    /// The entry after which the journal begins, if a snapshot stood in for it from the beginning on and nothing was let go since.
+    pub fn begins_with_a_snapshot(&self) -> Option<u64> {
+        let inner = lock(&self.shared.inner);
+        let oldest = inner.sealed.first().map(|segment| segment.number);
+        let oldest = oldest.or_else(|| inner.current.as_ref().map(|current| current.segment.number));
+        // Segments are numbered from 1 on.
+        let (base, _) = inner.bases.first().filter(|_| oldest == Some(1))?;
+        Some(*base)
+    }
+
     /// The segment that is appended to: its first entry, and how many bytes it has.
     pub fn open_segment(&self) -> Option<(u64, u64)> {
         let inner = lock(&self.shared.inner);

@@ -1,5 +1,8 @@
 //! Backtests of histories that were written by hand, so that every expected figure can be added up by a reader.
 
+mod differences;
+mod pictures;
+mod reach;
 pub(crate) mod scribe;
 
 use std::collections::BTreeMap;
@@ -8,13 +11,17 @@ use loadline_state_machine::{Actor, Seen, Span};
 
 use super::{Backtest, BacktestError, Bound, Figures, Trial, backtest};
 use crate::change::Change;
+use crate::source::Source;
 use scribe::{Scribe, second};
 
 fn tried(scribe: &Scribe, since: u64, change: &str) -> Backtest {
+    tried_on(&scribe.history, Bound::At(second(since)), Bound::Open, change).unwrap()
+}
+
+fn tried_on(history: &dyn Source, since: Bound, until: Bound, change: &str) -> Result<Backtest, BacktestError> {
     let change = Change::parse(change).unwrap();
-    let actor = Actor::new("somebody", "test");
-    let trial = Trial { since: Bound::At(second(since)), until: Bound::Open, change, actor };
-    backtest(&scribe.history, &trial, |_| {}).unwrap()
+    let trial = Trial { since, until, change, actor: Actor::new("somebody", "test") };
+    backtest(history, &trial, |_| {})
 }
 
 fn actions(all: &[(&str, u64)]) -> BTreeMap<String, u64> {
@@ -98,21 +105,32 @@ fn a_change_of_what_is_so_already_is_none_and_a_second_try_comes_out_the_same() 
 #[test]
 fn another_target_size_is_made_before_the_old_one_goes() {
     let mut scribe = Scribe::new();
-    scribe.sql("CREATE CLUSTER web");
-    scribe.sql("CREATE SCALING STRATEGY FOR CLUSTER web TYPE TARGET SIZE WITH (SIZE = '1')");
+    for (cluster, at) in [("web", 100), ("other", 500)] {
+        scribe.until(at, |_, _| {});
+        scribe.sql(&format!("CREATE CLUSTER {cluster}"));
+        scribe.sql(&format!("CREATE SCALING STRATEGY FOR CLUSTER {cluster} TYPE TARGET SIZE WITH (SIZE = '1')"));
+    }
     scribe.until(1_000, |_, _| {});
     let tried = tried(&scribe, 400, "ALTER SCALING STRATEGY FOR CLUSTER web TYPE TARGET SIZE UPDATE (SIZE = '2')");
     reproduced(&tried);
-    assert_eq!(tried.recorded, of_size_1(600));
-    // The record has started no replica of size 2, so it takes as long as one of size 1: there at 401, ready at 411, hydrated at
+    // Of the other one: wanted at 500, there at 501, ready at 511. From it the model knows how long things take.
+    let expected = Figures {
+        actions: actions(&[("create_replica", 1)]),
+        short_ms: 11_000,
+        cold_starts: 1,
+        cold_start_wait_ms: 11_000,
+        ..of_size_1(600 + 1_000 - 501)
+    };
+    assert_eq!(tried.recorded, expected);
+    // The window has started no replica of size 2, so it takes as long as one of size 1: there at 401, ready at 411, hydrated at
     // 421. Then it can take over: the old one is cordoned at 421 and gone at 424.
     let micros = |size_1: u64, size_2: u64| (size_1 * 1_000_000 + size_2 * 2_000_000) / 3_600;
     let changed = tried.changed.clone().unwrap();
-    assert_eq!(changed.cost_micros, micros(424 - 400, 1_000 - 401));
-    assert_eq!(changed.replica_hours_milli, (24 + 599) * 1_000 / 3_600);
-    let each = [("cordon_replica", 1), ("create_replica", 1), ("drain_replica", 1), ("drop_replica", 1)];
+    assert_eq!(changed.cost_micros, micros(424 - 400 + 1_000 - 501, 1_000 - 401));
+    assert_eq!(changed.replica_hours_milli, (24 + 499 + 599) * 1_000 / 3_600);
+    let each = [("cordon_replica", 1), ("create_replica", 2), ("drain_replica", 1), ("drop_replica", 1)];
     assert_eq!(changed.actions, actions(&each));
-    assert_eq!((changed.short_ms, changed.cold_starts, changed.direction_changes), (21_000, 0, 0));
+    assert_eq!((changed.short_ms, changed.cold_starts, changed.direction_changes), (21_000 + 11_000, 1, 0));
     let first = tried.effect.unwrap().first_difference.unwrap();
     assert_eq!(first.at_ms, second(400).as_millis());
 }

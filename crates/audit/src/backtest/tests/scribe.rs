@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use loadline_log::JournalRecord;
+use loadline_log::{JournalError, JournalRecord};
 use loadline_state_machine::{
-    ActionStatus, Actor, Call, ClusterId, ClusterRef, ClusterReport, Command, DrainResult, Entry, JournalEntry,
+    Action, ActionStatus, Actor, Call, ClusterId, ClusterRef, ClusterReport, Command, DrainResult, Entry, JournalEntry,
     LogIndex, NodeNumber, Observation, Outcome, Report, Request, Sealed, Seen, Span, State, Time, apply,
 };
 
@@ -25,26 +25,74 @@ pub(crate) fn second(second: u64) -> Time {
     Time::from_millis((FIRST_SECOND + second) * 1_000)
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct History(Vec<JournalRecord>);
+/// What was written, or what is left of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct History {
+    records: Vec<JournalRecord>,
+    /// After each entry that was ever written.
+    states: Vec<State>,
+    /// After which entries the state is kept.
+    snapshots: Vec<u64>,
+}
+
+impl History {
+    /// The same with a state kept after each of these entries, the oldest first.
+    pub(crate) fn with_snapshots(&self, after: &[u64]) -> History {
+        History { snapshots: after.to_vec(), ..self.clone() }
+    }
+
+    /// The same as if these entries had never been here.
+    pub(crate) fn without(&self, gone: RangeInclusive<u64>) -> History {
+        let mut left = self.clone();
+        left.records.retain(|record| !gone.contains(&record.index));
+        left
+    }
+
+    /// The first entry that is not before a second.
+    pub(crate) fn first_at(&self, at: u64) -> u64 {
+        let first = self.records.iter().find(|record| record.time_ms >= second(at).as_millis());
+        first.expect("the history goes on until then").index
+    }
+}
 
 impl Source for History {
     fn range(&self) -> Option<RangeInclusive<u64>> {
-        Some(self.0.first()?.index..=self.0.last()?.index)
+        Some(self.records.first()?.index..=self.records.last()?.index)
+    }
+
+    fn stretches(&self) -> Vec<RangeInclusive<u64>> {
+        let mut stretches: Vec<RangeInclusive<u64>> = Vec::new();
+        for record in &self.records {
+            match stretches.last_mut() {
+                Some(last) if *last.end() + 1 == record.index => *last = *last.start()..=record.index,
+                _ => stretches.push(record.index..=record.index),
+            }
+        }
+        stretches
     }
 
     fn read(&self, from: u64, bytes_max: usize) -> Result<Vec<JournalRecord>, SourceError> {
-        let skipped = usize::try_from(from).unwrap_or(usize::MAX).saturating_sub(1);
+        let at = self.records.partition_point(|record| record.index < from);
+        if let Some(next) = self.records.get(at).map(|record| record.index).filter(|next| *next != from) {
+            return Err(SourceError::Journal(JournalError::Missing { index: from, next: Some(next) }));
+        }
         let mut bytes = 0;
-        let fits = |record: &&JournalRecord| {
-            bytes += record.entry.len() + record.events.len();
-            bytes <= bytes_max.max(1) || bytes == record.entry.len() + record.events.len()
+        let fits = |(expected, record): &(u64, &JournalRecord)| {
+            let is_first = bytes == 0;
+            bytes += record.entry.len() + record.events.len() + 1;
+            record.index == *expected && (is_first || bytes <= bytes_max)
         };
-        Ok(self.0.iter().skip(skipped).take_while(fits).cloned().collect())
+        Ok((from..).zip(&self.records[at..]).take_while(fits).map(|(_, record)| record.clone()).collect())
     }
 
-    fn start(&self, _: u64) -> Result<Option<State>, SourceError> {
-        Ok(None)
+    fn starts(&self) -> Vec<u64> {
+        self.snapshots.clone()
+    }
+
+    fn start(&self, not_after: u64) -> Result<Option<State>, SourceError> {
+        let newest = self.snapshots.iter().rfind(|index| **index <= not_after);
+        let place = newest.and_then(|index| usize::try_from(*index).ok()?.checked_sub(1));
+        Ok(place.and_then(|place| self.states.get(place).cloned()))
     }
 }
 
@@ -54,6 +102,8 @@ struct Made {
     at: u64,
     size: String,
     incarnation: String,
+    /// After how long it is ready.
+    start_up: u64,
 }
 
 pub(crate) struct Scribe {
@@ -66,6 +116,10 @@ pub(crate) struct Scribe {
     made: BTreeMap<(ClusterId, Arc<str>), Made>,
     /// Whether anybody reports how far replicas are hydrated.
     pub(crate) hydrates: bool,
+    /// How long a replica takes to become ready.
+    pub(crate) start_up: u64,
+    /// How the next call ends, if it does not succeed.
+    pub(crate) next_fails: Option<Outcome>,
 }
 
 impl Scribe {
@@ -80,9 +134,10 @@ impl Scribe {
             claimed: BTreeMap::new(),
             made: BTreeMap::new(),
             hydrates: true,
+            start_up: START_UP,
+            next_fails: None,
         };
-        let node = NodeNumber(1);
-        scribe.entry(vec![Command::AnnounceLeader { node, term: 1 }]);
+        scribe.elect(1, 1);
         for (name, slots, price) in [("1", 1, 1_000_000), ("2", 4, 2_000_000)] {
             let (name, price_micros_per_hour) = (name.to_owned(), price);
             scribe.entry(vec![Command::CreateSize { name, rank: None, slots, price_micros_per_hour }]);
@@ -100,7 +155,8 @@ impl Scribe {
         let applied = apply(&mut self.state, index, &sealed);
         let refused = applied.receipts.iter().find(|receipt| receipt.result.is_err());
         assert!(refused.is_none(), "second {}: {refused:?}", self.now);
-        self.history.0.push(JournalRecord {
+        self.history.states.push(self.state.clone());
+        self.history.records.push(JournalRecord {
             index: index.0,
             time_ms: applied.time.as_millis(),
             hash: applied.hash.0,
@@ -145,11 +201,16 @@ impl Scribe {
             .cloned()
             .collect();
         for action in due {
+            if let Some(outcome) = self.next_fails.take() {
+                self.came_back(&action, outcome);
+                continue;
+            }
             let report = match &action.call {
                 Call::CreateReplica(made) => {
                     self.incarnations += 1;
                     let incarnation = format!("recorded-{}", self.incarnations);
-                    let made_now = Made { at: self.now, size: made.size.to_string(), incarnation: incarnation.clone() };
+                    let (size, start_up) = (made.size.to_string(), self.start_up);
+                    let made_now = Made { at: self.now, size, incarnation: incarnation.clone(), start_up };
                     self.made.insert((action.cluster, made.name.clone()), made_now);
                     Report::Created { incarnation: Some(incarnation) }
                 }
@@ -160,11 +221,20 @@ impl Scribe {
                 }
                 _ => Report::Nothing,
             };
-            let epoch = self.state.epoch().unwrap();
-            let outcome = Outcome::Succeeded { report };
-            self.entry(vec![Command::RecordOutcome { action: action.id, epoch, attempt: action.attempt, outcome }]);
-            self.act();
+            self.came_back(&action, Outcome::Succeeded { report });
         }
+    }
+
+    fn came_back(&mut self, action: &Action, outcome: Outcome) {
+        let epoch = self.state.epoch().unwrap();
+        self.entry(vec![Command::RecordOutcome { action: action.id, epoch, attempt: action.attempt, outcome }]);
+        self.act();
+    }
+
+    /// Another node leads from here on.
+    pub(crate) fn elect(&mut self, node: u64, term: u64) {
+        self.entry(vec![Command::AnnounceLeader { node: NodeNumber(node), term }]);
+        self.act();
     }
 
     /// Claims what can be claimed.
@@ -183,13 +253,13 @@ impl Scribe {
         let mut reports: BTreeMap<ClusterId, Vec<Seen>> = BTreeMap::new();
         for ((cluster, name), made) in &self.made {
             let age = self.now - made.at;
-            let news = age == START_UP || age == HYDRATION;
+            let news = age == made.start_up || age == HYDRATION;
             if !news && !self.now.is_multiple_of(30) {
                 continue;
             }
             let seen = reports.entry(*cluster).or_default();
             let (name, incarnation) = (name.to_string(), Some(made.incarnation.clone()));
-            let ready = age >= START_UP;
+            let ready = age >= made.start_up;
             seen.push(Seen::Replica { name: name.clone(), size: made.size.clone(), incarnation, ready });
             if self.hydrates {
                 let hydrated = if age >= HYDRATION { 7 } else { 0 };

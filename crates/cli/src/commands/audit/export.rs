@@ -12,6 +12,7 @@ use super::{bound, fetch, hex};
 use crate::audit_args::ExportArgs;
 use crate::commands::Session;
 use crate::exit::{Exit, Failed};
+use crate::meter::Meter;
 use crate::output::{Column, Format, View, one};
 use crate::text::{show_bytes, show_time};
 
@@ -38,8 +39,11 @@ pub(crate) async fn export(args: &ExportArgs, session: Session<'_>) -> Result<()
     let range = HistoryRange { from: args.from.and_then(bound), to: args.to.and_then(bound), reading: session.reading };
     fetch(&session.client, &range, temp.as_file_mut(), session.console.watched).await?;
     temp.as_file().sync_all().map_err(unwritable)?;
-    let export = Export::open(temp.path())
-        .map_err(|error| Failed::new(Exit::Failure, format!("what came is not a whole export: {error}")))?;
+    let mut meter = Meter::start(session.console.watched);
+    let export = Export::open(temp.path(), |done, total| meter.bytes("reading it back", done, total));
+    drop(meter);
+    let export =
+        export.map_err(|error| Failed::new(Exit::Failure, format!("what came is not a whole export: {error}")))?;
     let view = ExportView::of(path, &export);
     temp.persist(path).map_err(|error| unwritable(error.error))?;
     // The name of the file is a fact about the folder, and is on disk only after this.

@@ -36,6 +36,7 @@ pub(crate) fn replay(
     let replayed = replay_history(&*history.source, start, args.to, |_| bar.one())?;
     let sum = bar.sum();
     drop(bar);
+    history.check_has_begun(args.to, &replayed.state)?;
     head(&replayed.state, history, console);
     history.say_if_later("--to", args.to, (replayed.state.applied().0, replayed.state.now()), console);
     console.say(&format!("{sum}; every hash is the one that the history has"));
@@ -199,6 +200,7 @@ fn to_db(
     let replayed = sqlite::write(&*history.source, start, to, temp.path(), &about, |_| bar.one())?;
     let sum = bar.sum();
     drop(bar);
+    history.check_has_begun(to, &replayed.state)?;
     temp.as_file().sync_all().map_err(unwritable)?;
     temp.persist(path).map_err(|error| unwritable(error.error))?;
     head(&replayed.state, history, console);

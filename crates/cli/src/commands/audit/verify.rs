@@ -67,7 +67,10 @@ pub(crate) async fn running(args: &VerifyArgs, session: Session<'_>) -> Result<(
 /// The key that the node shows which says that it made the file. Whoever answers makes it, so that is known only now.
 async fn key_of_maker(path: &Path, session: &Session<'_>) -> Result<Option<String>, Failed> {
     // What is wrong with the file is said by whoever checks it.
-    let Ok(export) = loadline_log::export::Export::open(path) else { return Ok(None) };
+    let mut meter = Meter::start(session.console.watched);
+    let export = loadline_log::export::Export::open(path, |done, total| meter.bytes("reading", done, total));
+    drop(meter);
+    let Ok(export) = export else { return Ok(None) };
     let maker = export.head().node_name.clone();
     let (views, _) = node_views(&[], session).await?;
     Ok(views.into_iter().find(|view| view.name.as_ref() == Some(&maker)).and_then(|view| view.public_key))

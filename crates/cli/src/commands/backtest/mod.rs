@@ -33,15 +33,19 @@ pub(crate) struct BacktestArgs {
     /// Change nothing: see whether the model does what the record did
     #[arg(long)]
     no_change: bool,
-    /// Begin so long before the end, such as 24h or 7d, or at a time, such as 2026-11-16T10:00:00Z
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_bound)]
-    since: Bound,
+    /// Begin so long before the end, such as 24h or 7d, or at a time, such as 2026-11-16T10:00:00Z; 24h before the end, or as much as
+    /// there is without a gap, if not given
+    #[arg(long, value_name = "TIME", value_parser = parse_bound)]
+    since: Option<Bound>,
     /// End at a time, or so long before the end of the history; with its last entry if not given
     #[arg(long, value_name = "TIME", value_parser = parse_bound)]
     until: Option<Bound>,
     #[command(flatten)]
     pub(crate) history: HistoryArgs,
 }
+
+/// How long a window is for which nobody has said that.
+const WINDOW: Span = Span::from_hours(24);
 
 /// How the answer is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,8 +92,8 @@ pub(crate) fn run(
         Some(file) => read_change(file)?,
         None => (Change::none(), String::new()),
     };
-    let until = args.until.unwrap_or(Bound::Open);
-    let trial = Trial { since: args.since, until, change, actor: trying(actor) };
+    let (since, until) = (args.since.unwrap_or(Bound::UpTo(WINDOW)), args.until.unwrap_or(Bound::Open));
+    let trial = Trial { since, until, change, actor: trying(actor) };
     let mut meter = Meter::start(console.watched);
     let tried = backtest(history.source.as_ref(), &trial, |progress| {
         let doing = match progress.phase {
@@ -122,6 +126,8 @@ fn failed(error: BacktestError, file: &str, history: &str) -> Failed {
         BacktestError::NoWindow { .. } | BacktestError::Restored { .. } => {
             Failed::usage(format!("{history}: {error}")).hint("choose the window with --since and --until")
         }
+        BacktestError::Missing { .. } => Failed::new(Exit::NotFound, format!("{history}: {error}"))
+            .hint("choose the window with --since and --until, or ask another node: it may have them"),
         BacktestError::Empty => Failed::new(Exit::NotFound, format!("{history}: {error}")),
         BacktestError::Source(_) => Failed::new(Exit::Failure, format!("{history}: {}", with_causes(&error))),
     }
@@ -145,6 +151,16 @@ fn parse_bound(text: &str) -> Result<Bound, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_window_across_a_gap_ends_with_not_found_and_names_what_is_missing() {
+        let (before, behind) = (Time::from_millis(1_794_787_200_000), Time::from_millis(1_794_790_800_000));
+        let failed = failed(BacktestError::Missing { first: 7, last: 40, before, behind }, "change.sql", "data");
+        let said = "data: entries 7 to 40 are missing in this history, from 2026-11-16T00:00:00.000Z to \
+                    2026-11-16T01:00:00.000Z: let the window end before them, or begin behind them";
+        assert_eq!((failed.exit, failed.message.as_str()), (Exit::NotFound, said));
+        assert_eq!(failed.hints.len(), 1, "{failed:?}");
+    }
 
     #[test]
     fn a_window_begins_so_long_before_its_end_or_at_a_time() {

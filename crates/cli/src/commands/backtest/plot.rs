@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use loadline_audit::backtest::{Backtest, Lines, Point};
+use loadline_audit::backtest::{Backtest, CLUSTERS_WITH_LINES_MAX, ClusterLines, Lines, Point, RunLines};
+use loadline_state_machine::Span;
 
 use crate::drawing::{BLUE, GREY, ORANGE, Stroke, escaped, legend, open, polyline};
 
@@ -13,6 +14,8 @@ const PANEL_HEIGHT: f64 = 130.0;
 /// From the top of one panel to that of the next.
 const PANEL_EVERY: f64 = 190.0;
 const TOP: f64 = 60.0;
+/// From one line of text under the panels to the next.
+const NOTE_EVERY: f64 = 16.0;
 
 const RECORDED: Stroke = Stroke { colour: GREY, dashed: false, width: 7 };
 const UNCHANGED: Stroke = Stroke { colour: BLUE, dashed: false, width: 3 };
@@ -37,9 +40,11 @@ pub(super) fn draw(tried: &Backtest) -> String {
     if !tried.lines.slots.recorded.iter().all(|point| point.value_milli == 0) {
         panels.push(("slots of all clusters".to_owned(), &tried.lines.slots));
     }
-    panels.extend(tried.lines.clusters.iter().map(|it| (format!("replicas of {}", it.cluster), &it.replicas)));
+    panels.extend(tried.lines.clusters.iter().map(|it| (title(it), &it.replicas)));
+    let notes = left_out(&tried.lines);
     let mut height = TOP + 20.0;
     panels.iter().for_each(|_| height += PANEL_EVERY);
+    notes.iter().for_each(|_| height += NOTE_EVERY);
     let mut svg = open(WIDTH, height, "Backtest: the recorded run and the model over time");
     let changed = tried.changed.is_some();
     let named = [("recorded", RECORDED), ("model without the change", UNCHANGED), ("model with the change", CHANGED)];
@@ -55,8 +60,46 @@ pub(super) fn draw(tried: &Backtest) -> String {
         panel(&mut svg, top, &title, lines, &axis);
         top += PANEL_EVERY;
     }
+    for note in notes {
+        let _ = writeln!(svg, "<text x=\"{LEFT}\" y=\"{top}\" font-size=\"10\">{}</text>", escaped(&note));
+        top += NOTE_EVERY;
+    }
     svg.push_str("</svg>\n");
     svg
+}
+
+/// Whose replicas they are, and what a reader should know of the line.
+fn title(drawn: &ClusterLines) -> String {
+    match drawn.step_ms {
+        None => format!("replicas of {}", drawn.cluster),
+        Some(step) => {
+            let step = Span::from_millis(step);
+            format!("replicas of {}: averages of {step}, because they changed too often to be drawn", drawn.cluster)
+        }
+    }
+}
+
+/// What is not in the picture, a line each.
+fn left_out(lines: &RunLines) -> Vec<String> {
+    let drawn = lines.clusters.len() as u64;
+    let mut notes = Vec::new();
+    if drawn < lines.clusters_compared {
+        notes.push(format!(
+            "Of {} clusters with replicas, the {drawn} that differ most are drawn on their own.",
+            lines.clusters_compared
+        ));
+    }
+    if lines.clusters_left_out > 0 {
+        let more = match lines.clusters_left_out {
+            1 => "1 more cluster is".to_owned(),
+            count => format!("{count} more clusters are"),
+        };
+        notes.push(format!(
+            "{more} in the sums only: single ones are compared as far as they are among the first {CLUSTERS_WITH_LINES_MAX} that \
+             were made."
+        ));
+    }
+    notes
 }
 
 fn panel(svg: &mut String, top: f64, title: &str, lines: &Lines, axis: &Axis) {
@@ -176,6 +219,29 @@ mod tests {
             assert_eq!(step_of(highest), step, "{highest}");
             assert!(highest.div_ceil(step_of(highest)) <= 6, "{highest}");
         }
+    }
+
+    #[test]
+    fn a_picture_says_what_is_not_in_it_and_which_lines_are_averages() {
+        let drawn =
+            |cluster: &str, step_ms| ClusterLines { cluster: cluster.to_owned(), step_ms, replicas: Lines::default() };
+        let mut lines = RunLines {
+            replicas: Lines::default(),
+            slots: Lines::default(),
+            clusters: vec![drawn("web", None), drawn("busy", Some(180_000))],
+            clusters_compared: 2,
+            clusters_left_out: 0,
+        };
+        let titles: Vec<String> = lines.clusters.iter().map(title).collect();
+        let averages = "replicas of busy: averages of 3m, because they changed too often to be drawn";
+        assert_eq!(titles, ["replicas of web", averages]);
+        assert_eq!(left_out(&lines), Vec::<String>::new());
+        (lines.clusters_compared, lines.clusters_left_out) = (1_000, 1);
+        let sums = "in the sums only: single ones are compared as far as they are among the first 1000 that were made.";
+        let most = "Of 1000 clusters with replicas, the 2 that differ most are drawn on their own.".to_owned();
+        assert_eq!(left_out(&lines), [most.clone(), format!("1 more cluster is {sums}")]);
+        lines.clusters_left_out = 250;
+        assert_eq!(left_out(&lines), [most, format!("250 more clusters are {sums}")]);
     }
 
     #[test]

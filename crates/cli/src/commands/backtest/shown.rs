@@ -232,3 +232,74 @@ fn page(tried: &Backtest) -> String {
     html += "</ul>\n</body></html>\n";
     html
 }
+
+#[cfg(test)]
+mod tests {
+    use loadline_audit::backtest::{Fidelity, RunLines, Window};
+
+    use super::*;
+
+    /// A model that made two of three calls, and why.
+    fn different() -> Backtest {
+        let first_difference = Difference {
+            index: 1_423,
+            at_ms: 1_794_787_200_000,
+            cluster: "web".to_owned(),
+            one: Some("create_replica r1_auto of size 1".to_owned()),
+            one_why: Some("target_size: target size 1 not present".to_owned()),
+            other: None,
+            other_why: None,
+        };
+        let fidelity = Fidelity {
+            reproduced: false,
+            recorded_actions: 3,
+            modelled_actions: 2,
+            matched_actions: 2,
+            apart_max_ms: 0,
+            clusters_different: 1,
+            first_difference: Some(first_difference),
+            reasons: vec!["1 call failed".to_owned(), "the leader changed once".to_owned()],
+        };
+        let (replicas, slots) = Default::default();
+        Backtest {
+            window: Window {
+                first_index: 1,
+                last_index: 2_000,
+                from_ms: 1_794_787_100_000,
+                to_ms: 1_794_787_300_000,
+                entries: 2_000,
+                clusters: 1,
+            },
+            statements: Vec::new(),
+            recorded: Figures::default(),
+            unchanged: Figures::default(),
+            changed: None,
+            fidelity,
+            effect: None,
+            learned: Vec::new(),
+            assumptions: vec!["Nobody knows.".to_owned()],
+            lines: RunLines { replicas, slots, clusters: Vec::new(), clusters_compared: 9, clusters_left_out: 7 },
+        }
+    }
+
+    #[test]
+    fn a_model_that_differs_says_where_first_and_why() {
+        let expected = [
+            "model: without a change it differs from the record on 1 cluster; 2 of 3 recorded actions are matched",
+            "  first at 2026-11-16T00:00:00.000Z, entry 1423, cluster web:",
+            "    recorded: create_replica r1_auto of size 1, because target_size: target size 1 not present",
+            "    model: nothing",
+            "  why: 1 call failed",
+            "  why: the leader changed once",
+        ];
+        assert_eq!(findings(&different()), expected);
+        let text = story(&different());
+        assert!(text.contains(&expected.join("\n")) && text.ends_with("assumptions:\n  - Nobody knows.\n"), "{text}");
+    }
+
+    #[test]
+    fn the_page_has_in_its_picture_what_is_left_out() {
+        let page = page(&different());
+        assert!(page.contains(">7 more clusters are in the sums only: "), "{page}");
+    }
+}
