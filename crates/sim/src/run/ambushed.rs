@@ -17,10 +17,10 @@ const OVERTAKEN_MAX: Duration = Duration::from_secs(2);
 const OFF_MS: (u64, u64) = (200, 1_500);
 const KILL_SWITCH: &str = "auto_scaling_enabled";
 
-/// An executor that is about to claim something.
+/// An executor that is about to claim something. The next leader may walk into the next ambush while the last one still waits: each
+/// node has its own.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Overtaken {
-    pub(super) node: Place,
     cluster: ClusterId,
     by: By,
     /// When it goes on, at the latest; sooner once its node has applied what it waits for.
@@ -53,15 +53,19 @@ impl Run<'_> {
         let state = self.latest.get(&node);
         let cluster = state.and_then(|state| state.cluster_by_id(state.action(action)?.cluster));
         let number = cluster.and_then(|cluster| cluster.name.strip_prefix('c')?.parse().ok());
-        let (Some(cluster), Some(number)) = (cluster, number) else {
+        let (Some(cluster), Some(number)) = (cluster.map(|cluster| cluster.id), number) else {
             return self.let_go(node);
         };
-        self.overtaken = Some(Overtaken { node, cluster: cluster.id, by, until: at + OVERTAKEN_MAX });
+        self.hold_until_overtaken(at, node, cluster, by);
         // Whoever does it lives as long as the run.
         let _ = self.rusher.send(match by {
             By::KillSwitch => Call::KillSwitch { enabled: false },
             By::Drop => Call::DropCluster { cluster: number, cascade: true },
         });
+    }
+
+    fn hold_until_overtaken(&mut self, at: Duration, node: Place, cluster: ClusterId, by: By) {
+        self.overtaken.insert(node, Overtaken { cluster, by, until: at + OVERTAKEN_MAX });
     }
 
     /// An entry was applied: perhaps what somebody waits for.
@@ -76,7 +80,7 @@ impl Run<'_> {
                 _ => {}
             }
         }
-        let Some(overtaken) = self.overtaken.filter(|overtaken| overtaken.node == applied.node) else { return };
+        let Some(overtaken) = self.overtaken.get_mut(&applied.node) else { return };
         let there = applied.events.iter().any(|event| match (overtaken.by, event) {
             (By::KillSwitch, Event::SettingSet { name, value, .. }) => {
                 name == KILL_SWITCH && *value == SettingValue::Bool(false)
@@ -85,15 +89,18 @@ impl Run<'_> {
             _ => false,
         });
         if there {
-            self.overtaken = Some(Overtaken { until: Duration::ZERO, ..overtaken });
+            overtaken.until = Duration::ZERO;
         }
     }
 
     pub(super) fn let_the_overtaken_go(&mut self, now: Duration) {
-        let Some(overtaken) = self.overtaken.take_if(|overtaken| overtaken.until <= now) else { return };
-        self.let_go(overtaken.node);
-        if overtaken.by == By::KillSwitch {
-            self.switch_on_at = Some(now + self.dice.millis(OFF_MS.0, OFF_MS.1));
+        let due: Vec<(Place, Overtaken)> =
+            self.overtaken.extract_if(.., |_, overtaken| overtaken.until <= now).collect();
+        for (node, overtaken) in due {
+            self.let_go(node);
+            if overtaken.by == By::KillSwitch {
+                self.switch_on_at = Some(now + self.dice.millis(OFF_MS.0, OFF_MS.1));
+            }
         }
     }
 
@@ -118,5 +125,32 @@ impl Run<'_> {
         for node in std::mem::take(&mut self.outlasting) {
             self.resumes.insert(node, at + self.dice.millis(1, 30));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_state_machine::LogIndex;
+
+    use super::*;
+    use crate::plan::Plan;
+    use crate::trace::Tracing;
+
+    #[test]
+    fn two_leaders_that_wait_to_be_overtaken_both_go_on() {
+        let plan = Plan::of(1);
+        let mut run = Run::new(&plan, Vec::new(), Tracing::Off);
+        let cluster = ClusterId { index: LogIndex(1), ordinal: 0 };
+        let at = Duration::from_secs(5);
+        for (node, by) in [(0, By::KillSwitch), (1, By::Drop)] {
+            run.world.machines[node].gate.set_open(false);
+            run.hold_until_overtaken(at, node, cluster, by);
+        }
+        let open = |run: &Run<'_>| [0, 1].map(|node| run.world.machines[node].gate.is_open());
+        run.let_the_overtaken_go(at);
+        assert_eq!(open(&run), [false, false]);
+        run.let_the_overtaken_go(at + OVERTAKEN_MAX);
+        assert_eq!(open(&run), [true, true]);
+        assert!(run.switch_on_at.is_some(), "the kill switch does not stay off");
     }
 }

@@ -24,8 +24,8 @@ impl Run<'_> {
         self.deeds.clear();
         self.world.ambushes.clear();
         self.late.stop();
-        if let Some(overtaken) = self.overtaken.take() {
-            self.world.machines[overtaken.node].gate.set_open(true);
+        for node in std::mem::take(&mut self.overtaken).into_keys() {
+            self.world.machines[node].gate.set_open(true);
         }
         self.stop.send_replace(true);
         for place in 0..self.world.machines.len() {

@@ -130,8 +130,8 @@ struct Run<'a> {
     stop: watch::Sender<bool>,
     /// Nodes that are held until another leader is at work.
     outlasting: BTreeSet<Place>,
-    /// The executor that waits until what forbids its claim is recorded.
-    overtaken: Option<Overtaken>,
+    /// The executors that wait until what forbids their claim is recorded.
+    overtaken: BTreeMap<Place, Overtaken>,
     /// When the kill switch that was to overtake is taken back.
     switch_on_at: Option<Duration>,
     /// Who records that.
@@ -185,7 +185,7 @@ impl<'a> Run<'a> {
             brake_until: Time::from_millis(0),
             stop,
             outlasting: BTreeSet::new(),
-            overtaken: None,
+            overtaken: BTreeMap::new(),
             switch_on_at: None,
             rusher,
             late: Late::new(plan, handed_on),
@@ -421,7 +421,7 @@ impl<'a> Run<'a> {
             return;
         }
         self.resume(place);
-        self.overtaken.take_if(|overtaken| overtaken.node == place);
+        self.overtaken.remove(&place);
         self.world.machines[place].gate.set_open(true);
         for other in self.world.others(place) {
             self.world.sim.partition(host(place), other);

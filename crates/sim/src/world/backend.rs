@@ -137,6 +137,11 @@ impl Default for Gate {
 }
 
 impl Gate {
+    #[cfg(test)]
+    pub(crate) fn is_open(&self) -> bool {
+        *self.0.borrow()
+    }
+
     pub fn set_open(&self, open: bool) {
         self.0.send_replace(open);
     }
