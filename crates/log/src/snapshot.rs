@@ -113,13 +113,17 @@ struct Shared {
 
 impl SnapshotStore {
     /// Opens `snapshots/`, removes what was being written when somebody died, and checks the newest snapshot to the last
-    /// byte. From then on those stay that `keep` says, at least the newest one.
+    /// byte. Those stay that `keep` says, at least the newest one: whoever died may have put one in place and not removed any.
     pub fn open(disk: SharedDisk, keep: impl Into<SnapshotsKept>) -> Result<Self, SnapshotError> {
         let (store, broken) = Self::open_whole(disk, keep)?;
-        broken.into_iter().next().map_or(Ok(store), Err)
+        if let Some(error) = broken.into_iter().next() {
+            return Err(error);
+        }
+        store.shared.keep_few(&mut lock(&store.shared.files));
+        Ok(store)
     }
 
-    /// The same, without those that are damaged, and what is wrong with each: for somebody who wants to know that, and who can do with
+    /// The same with all there are, without those that are damaged, and what is wrong with each: for somebody who wants to know that, and who can do with
     /// an older one.
     pub fn open_whole(
         disk: SharedDisk,
@@ -210,9 +214,13 @@ impl Shared {
         files.retain(|other| other.inner.path != file.inner.path);
         files.push(file.clone());
         files.sort_by_key(SnapshotFile::order);
+        self.keep_few(&mut files);
+    }
+
+    fn keep_few(&self, files: &mut Vec<SnapshotFile>) {
         let indexes: Vec<u64> = files.iter().map(SnapshotFile::index).collect();
         let kept = starts::kept(&indexes, self.keep);
-        self.remove_where(&mut files, |file| !kept.contains(&file.index()));
+        self.remove_where(files, |file| !kept.contains(&file.index()));
     }
 
     fn remove_where(&self, files: &mut Vec<SnapshotFile>, goes: impl Fn(&SnapshotFile) -> bool) {

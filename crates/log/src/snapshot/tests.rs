@@ -51,6 +51,21 @@ fn what_was_written_is_the_latest_and_older_ones_go() {
 }
 
 #[test]
+fn what_a_dying_process_did_not_remove_goes_when_the_next_one_starts() {
+    let disk = ModelDisk::new(1);
+    let store = SnapshotStore::open(Arc::new(disk.reopen()), 10).unwrap();
+    for index in [5, 10, 15, 20] {
+        store.write(&meta(index), &body(index)).unwrap();
+    }
+    drop(store);
+    // Whoever only looks sees all of them.
+    let (looked, _) = SnapshotStore::open_whole(Arc::new(disk.reopen()), 2).unwrap();
+    assert_eq!(looked.indexes(), [5, 10, 15, 20]);
+    assert_eq!(open(&disk).unwrap().indexes(), [15, 20]);
+    assert_eq!(disk.list("snapshots").unwrap().len(), 2);
+}
+
+#[test]
 fn the_bytes_sent_are_the_bytes_stored() {
     let (from, to) = (ModelDisk::new(1), ModelDisk::new(2));
     let sent = open(&from).unwrap().write(&meta(9), &body(9)).unwrap();
