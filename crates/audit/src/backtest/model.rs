@@ -101,14 +101,25 @@ impl Model {
         deeds
     }
 
-    /// The id by which the record speaks of a cluster of this run.
+    /// The id by which the record speaks of a cluster of this run. Both logs count on from the fork, so the same id may be of two
+    /// clusters: one that only the change makes gets an id that no entry can give it.
     pub(super) fn recorded_id(&self, ours: ClusterId) -> ClusterId {
-        self.theirs.get(&ours).copied().unwrap_or(ours)
+        match self.theirs.get(&ours) {
+            Some(theirs) => *theirs,
+            None if ours.index > self.forked_at => from_the_end(ours),
+            None => ours,
+        }
     }
 
-    /// The other way round, for a cluster that may not be there any more.
-    pub(super) fn own_id(&self, recorded: ClusterId) -> ClusterId {
-        self.ours.get(&recorded).copied().unwrap_or(recorded)
+    /// The other way round, for a cluster that may not be there any more. None: this run has no such cluster.
+    pub(super) fn own_id(&self, recorded: ClusterId) -> Option<ClusterId> {
+        match self.ours.get(&recorded) {
+            Some(ours) => Some(*ours),
+            None if recorded.index > self.forked_at => {
+                Some(from_the_end(recorded)).filter(|ours| !self.theirs.contains_key(ours))
+            }
+            None => Some(recorded),
+        }
     }
 
     /// Lets the world go on up to this moment.
@@ -359,6 +370,11 @@ impl Model {
         }
         command
     }
+}
+
+/// There and back.
+fn from_the_end(id: ClusterId) -> ClusterId {
+    ClusterId { index: LogIndex(u64::MAX - id.index.0), ..id }
 }
 
 fn awaits(status: ActionStatus) -> bool {

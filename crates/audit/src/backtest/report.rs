@@ -305,16 +305,16 @@ impl<'a> Drawn<'a> {
         self.model.map_or(own, |model| model.recorded_id(own))
     }
 
-    fn own_id(&self, recorded: ClusterId) -> ClusterId {
-        self.model.map_or(recorded, |model| model.own_id(recorded))
+    fn own_id(&self, recorded: ClusterId) -> Option<ClusterId> {
+        self.model.map_or(Some(recorded), |model| model.own_id(recorded))
     }
 
     fn is_averaged(&self, recorded: ClusterId) -> bool {
-        self.kept.is_averaged(self.own_id(recorded))
+        self.own_id(recorded).is_some_and(|own| self.kept.is_averaged(own))
     }
 
     fn of_cluster(&self, recorded: ClusterId, averaged: bool) -> Vec<Point> {
-        self.kept.of_cluster(self.own_id(recorded), averaged)
+        self.own_id(recorded).map(|own| self.kept.of_cluster(own, averaged)).unwrap_or_default()
     }
 }
 
@@ -355,7 +355,9 @@ fn lines(runs: &Runs<'_>, ended: &State) -> RunLines {
     by_distance.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(&other.1)));
     by_distance.truncate(CLUSTERS_DRAWN_MAX);
     let name = |id: ClusterId| {
-        let known = ended.cluster_by_id(id).or_else(|| runs.fork.cluster_by_id(id));
+        // The change may have made it.
+        let made = || runs.changed.as_ref().and_then(|changed| changed.state.cluster_by_id(changed.own_id(id)?));
+        let known = ended.cluster_by_id(id).or_else(|| runs.fork.cluster_by_id(id)).or_else(made);
         known.map_or_else(|| id.to_string(), |cluster| cluster.name.clone())
     };
     let step_ms = runs.recorded.lines.step().as_millis();

@@ -118,3 +118,29 @@ fn a_history_gives_the_same_answer_wherever_its_snapshots_are() {
         }
     }
 }
+
+#[test]
+fn a_cluster_that_only_the_change_makes_is_not_taken_for_one_of_the_record() {
+    let mut scribe = Scribe::new();
+    scribe.sql("CREATE SCALING STRATEGY FOR ALL CLUSTERS TYPE TARGET SIZE WITH (SIZE = '1')");
+    scribe.until(199, |_, _| {});
+    scribe.now = 200;
+    scribe.sql("CREATE CLUSTER late");
+    scribe.until(600, |_, _| {});
+    // The entry that makes it in the record is the one at which the change makes the other.
+    let late = scribe.state.cluster("late").unwrap().id;
+    assert_eq!(late.index.0, scribe.history.first_at(200));
+    let tried = tried(&scribe, 200, "CREATE CLUSTER extra");
+    assert!(tried.fidelity.reproduced, "{:#?}", tried.fidelity);
+    let effect = tried.effect.unwrap();
+    assert_eq!(effect.clusters_different, 1);
+    let first = effect.first_difference.unwrap();
+    assert_eq!((first.at_ms, first.cluster.as_str(), first.one), (second(200).as_millis(), "extra", None));
+    let drawn: Vec<(&str, usize, usize)> = tried
+        .lines
+        .clusters
+        .iter()
+        .map(|it| (it.cluster.as_str(), it.replicas.unchanged.len(), it.replicas.changed.len()))
+        .collect();
+    assert_eq!(drawn, [("extra", 0, 1), ("late", 1, 1)]);
+}

@@ -109,7 +109,7 @@ struct Made {
 pub(crate) struct Scribe {
     pub(crate) history: History,
     pub(crate) state: State,
-    now: u64,
+    pub(crate) now: u64,
     sequence: u64,
     incarnations: u64,
     claimed: BTreeMap<String, u64>,
