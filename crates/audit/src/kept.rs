@@ -30,9 +30,9 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Those of a node that runs in this process.
-    pub fn new(journal: Journal, snapshots: SnapshotStore) -> Kept {
-        let (group, version, wal) = (None, None, None);
+    /// Those of a node that runs in this process. `version`: the newest that wrote to them, if that is known.
+    pub fn new(journal: Journal, snapshots: SnapshotStore, version: Option<String>) -> Kept {
+        let (group, wal) = (None, None);
         Kept { journal, snapshots, group, version, broken: Vec::new(), wal, notes: Vec::new() }
     }
 

@@ -92,9 +92,5 @@ pub(crate) fn open_state(index: u64, says: Hash, body: &[u8], version: Option<St
 /// The version that knows what this program does not, if it is a newer one that wrote it. What this very version, or an older one, is said to
 /// have written and nobody knows was altered.
 pub(crate) fn newer_writer(error: &DecodeError, version: Option<String>) -> Option<String> {
-    let unknown = matches!(
-        error,
-        DecodeError::UnknownFormat { .. } | DecodeError::UnknownKind { .. } | DecodeError::RulesTooNew { .. }
-    );
-    version.filter(|version| unknown && is_newer(version, env!("CARGO_PKG_VERSION")))
+    version.filter(|version| error.is_newer() && is_newer(version, env!("CARGO_PKG_VERSION")))
 }

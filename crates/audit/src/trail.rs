@@ -15,7 +15,7 @@ use loadline_state_machine::{
 };
 use rusqlite::{Connection, params};
 
-use crate::source::{Source, SourceError};
+use crate::source::{Source, SourceError, newer_writer};
 use crate::words::ClusterNames;
 
 /// Bytes of records that are read at once.
@@ -34,6 +34,8 @@ pub enum TrailError {
     Index(#[from] IndexError),
     #[error("entry {index} of the history cannot be decoded")]
     Entry { index: u64, source: DecodeError },
+    #[error("entry {index} of the history was written by version {version}, and this is version {}", env!("CARGO_PKG_VERSION"))]
+    Newer { index: u64, version: String, source: DecodeError },
     #[error("entry {index} is not in this history, which lacks entries {first} to {last}; another node may have them")]
     Lacks { index: u64, first: u64, last: u64 },
     #[error("{count} decisions were recorded at entry {index}: name one of them, such as {last}")]
@@ -166,10 +168,14 @@ pub struct Opened {
 }
 
 impl Opened {
-    pub fn of(record: &JournalRecord) -> Result<Opened, TrailError> {
-        let failed = |source| TrailError::Entry { index: record.index, source };
+    fn of(record: &JournalRecord, source: &dyn Source) -> Result<Opened, TrailError> {
+        let index = record.index;
+        let failed = |error| match newer_writer(&error, source.version()) {
+            Some(version) => TrailError::Newer { index, version, source: error },
+            None => TrailError::Entry { index, source: error },
+        };
         Ok(Opened {
-            index: record.index,
+            index,
             at: Time::from_millis(record.time_ms),
             entry: JournalEntry::decode(&record.entry).map_err(failed)?,
             events: decode_caused_events(&record.events).map_err(failed)?,
@@ -193,7 +199,8 @@ impl<'a> Trail<'a> {
     pub fn at(&self, index: u64) -> Result<Option<Opened>, TrailError> {
         match read(self.source, index, 1)? {
             Read::Records(records) => {
-                records.first().filter(|record| record.index == index).map(Opened::of).transpose()
+                let found = records.first().filter(|record| record.index == index);
+                found.map(|record| Opened::of(record, self.source)).transpose()
             }
             Read::Behind(_) => Ok(None),
         }
@@ -206,7 +213,7 @@ impl<'a> Trail<'a> {
             match read(self.source, next, PART_BYTES)? {
                 Read::Records(records) => {
                     for record in records.iter().take_while(|record| record.index <= to) {
-                        if !look(&Opened::of(record)?) {
+                        if !look(&Opened::of(record, self.source)?) {
                             return Ok(());
                         }
                     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use loadline_audit::day::Day;
 use loadline_audit::export::{Begin, Origin, bounds, export};
 use loadline_audit::verify::{Finding, Verdict, verify_file, verify_folder};
-use loadline_audit::{ExportFile, Kept, Moment, Source, Start, replay};
+use loadline_audit::{ExportFile, Kept, Moment, Scanned, Source, Start, Trail, replay};
 use loadline_log::export::{ExportHead, ExportWriter};
 use loadline_log::{
     Journal, JournalOptions, JournalRecord, LogPosition, RealDisk, SharedDisk, SigningKey, SnapshotMeta, SnapshotStore,
@@ -331,6 +331,24 @@ fn what_this_version_does_not_know_names_the_version_that_does() {
     let mut format = sealed(Command::Tick);
     format[0] = 7;
     check(&JournalEntry::encode_requests(&format), &["is in format 7, this version reads format", of_version]);
+}
+
+#[test]
+fn whoever_searches_a_history_or_has_it_explained_is_told_which_version_knows_an_entry() {
+    let opened = |version: &str| {
+        let file = of(b"\x63whatever".to_vec(), version);
+        let history = ExportFile::open(file.path()).unwrap();
+        let index = Scanned::read(&history, || {}).unwrap();
+        let trail = Trail { source: &history, index: &index };
+        assert!(trail.at(1).unwrap().is_some());
+        let (at, walked) = (trail.at(2).unwrap_err(), trail.walk(1, 2, |_| true).unwrap_err());
+        assert_eq!(at.to_string(), walked.to_string());
+        at.to_string()
+    };
+    let ours = env!("CARGO_PKG_VERSION");
+    let newer = format!("entry 2 of the history was written by version 9.9.9, and this is version {ours}");
+    assert_eq!(opened("9.9.9"), newer);
+    assert_eq!(opened(ours), "entry 2 of the history cannot be decoded");
 }
 
 /// The same with another format in the frame that begins there, and its checksum made right.

@@ -37,7 +37,7 @@ pub use journal::{
     Filling, Gap, Journal, JournalError, JournalFault, JournalOptions, JournalRecord, JournalSegment, JournalSummary,
     journal_faults, pack_records, unpack_records,
 };
-pub use program::{is_newer, note_program, noted_program};
+pub use program::{is_newer, newer_program, note_program, noted_program};
 pub use signing::{SigningKey, SigningKeyError};
 pub use snapshot::{SnapshotError, SnapshotFile, SnapshotMeta, SnapshotReceiver, SnapshotStore, SnapshotsKept};
 pub use wal::{

@@ -1,6 +1,7 @@
 //! Which program wrote a folder, so that one that is too old for it can say which one is not.
 //!
-//! A line of text in the file `program`: the newest version that ever opened the folder. Nothing else depends on it.
+//! A line of text in the file `program`: the newest version that ever opened the folder, or was seen at another node of the group, whose
+//! entries come here. Nothing else depends on it.
 
 use std::io;
 
@@ -10,7 +11,7 @@ const FILE: &str = "program";
 /// More than any version has.
 const BYTES_MAX: usize = 64;
 
-/// The newest version that opened this folder; none if nobody has noted it.
+/// The newest version that has written what is in this folder; none if nobody has noted it.
 pub fn noted_program(disk: &dyn Disk) -> Option<String> {
     let file = disk.open(FILE, false).ok()?;
     let text = String::from_utf8(read_all(&*file).ok()?).ok()?;
@@ -18,7 +19,12 @@ pub fn noted_program(disk: &dyn Disk) -> Option<String> {
     (!version.is_empty() && version.len() <= BYTES_MAX).then(|| version.to_owned())
 }
 
-/// Notes the version that opens this folder, unless a newer one did.
+/// The same, if it is newer than this one: what this one cannot read, that one can.
+pub fn newer_program(disk: &dyn Disk, than: &str) -> Option<String> {
+    noted_program(disk).filter(|noted| is_newer(noted, than))
+}
+
+/// Notes a version that opens this folder, or whose entries come into it, unless there was a newer one.
 pub fn note_program(disk: &dyn Disk, version: &str) -> io::Result<()> {
     match noted_program(disk) {
         Some(noted) if noted == version || is_newer(&noted, version) => Ok(()),

@@ -139,6 +139,8 @@ pub enum StopReason {
          it from the group, move its data folder away and start it with an empty one"
     )]
     Diverged { index: LogIndex, ours: Hash, theirs: Hash },
+    #[error("{what}; nothing is lost: start that version in the same data folder")]
+    TooOld { what: String },
     #[error("Raft failed: {what}")]
     Raft { what: String },
 }

@@ -292,6 +292,11 @@ impl Node {
         &self.inner.storage.journal
     }
 
+    /// The newest version that has written to this node's folder, or was seen in its group.
+    pub fn newest_program(&self) -> Option<String> {
+        loadline_log::noted_program(&*self.inner.storage.disk)
+    }
+
     /// The states that this node has kept.
     pub fn snapshots(&self) -> &SnapshotStore {
         &self.inner.storage.snapshots

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use loadline_api::raft as wire;
+use loadline_log::{is_newer, note_program};
 use loadline_state_machine::{Hash, LogIndex, RULES_VERSION_MAX, RulesVersion};
 use tokio::time::Instant;
 
@@ -128,6 +129,7 @@ async fn round(inner: &Inner, running: &Running) {
     let latest = inner.published.state().checkpoints().last();
     let answers = ask(inner, running, latest.map_or(LogIndex(0), |(index, _)| index)).await;
     note(inner, &answers);
+    note_newer(inner, &answers).await;
     let state = inner.published.state();
     let compared = |answer: &wire::ProbeResponse| {
         let index = LogIndex(answer.hash_index);
@@ -261,9 +263,32 @@ fn note(inner: &Inner, answers: &[Answer]) {
     }
 }
 
+/// A newer version in the group may write what this one cannot read. It is noted before that comes, so that whoever stops there can
+/// say which version goes on.
+async fn note_newer(inner: &Inner, answers: &[Answer]) {
+    let Some(version) = newest(answers.iter().map(|answer| answer.said.version.as_str())) else { return };
+    let (disk, noted) = (inner.storage.disk.clone(), version.to_owned());
+    if let Err(error) = inner.storage.off_thread(move || note_program(&*disk, &noted)).await {
+        tracing::warn!("that version {version} is in the group could not be noted in the data folder: {error}");
+    }
+}
+
+/// The newest of these versions that is newer than this one.
+fn newest<'a>(versions: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let newer = versions.filter(|version| is_newer(version, env!("CARGO_PKG_VERSION")));
+    newer.reduce(|newest, version| if is_newer(version, newest) { version } else { newest })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_versions_that_are_newer_than_this_one_are_noted_and_of_these_the_newest() {
+        let ours = env!("CARGO_PKG_VERSION");
+        assert_eq!(newest(["", "0.0.1", ours].into_iter()), None);
+        assert_eq!(newest([ours, "99.0.0", "99.10.0", "99.9.0"].into_iter()), Some("99.10.0"));
+    }
 
     fn hash(letter: char) -> Hash {
         Hash([letter as u8; 32])

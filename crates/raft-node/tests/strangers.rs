@@ -5,9 +5,11 @@
 use std::io::Write;
 use std::net::TcpStream;
 
-use crate::common::{DEADLINE, Group, Member, dial, eventually, expect_err, request_id};
+use crate::common::impostor::Impostor;
+use crate::common::{DEADLINE, Group, Member, dial, eventually, expect_err, request_id, wall_ms};
 use futures::stream;
 use loadline_api::raft as wire;
+use loadline_log::noted_program;
 use loadline_raft_node::StopReason;
 use loadline_state_machine::{Actor, Command, Entry, Request, Sealed, Time};
 use tonic::{Code, Status};
@@ -199,14 +201,31 @@ async fn votes_snapshots_and_hand_overs_are_checked_alike() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_committed_entry_that_cannot_be_read_stops_the_node_and_is_never_skipped() {
+async fn a_committed_entry_of_a_newer_version_stops_the_node_which_says_who_can_read_it_and_is_never_skipped() {
     let mut target = Target::find().await;
     let place = target.place;
     let node = target.member().node();
+    let leader = target.group.leader().await;
+    let leads = target.group.members[leader].node().status();
     for other in (0..3).filter(|other| *other != place) {
         target.group.members[other].kill();
     }
     // A leader of a later version, as far as this node can tell.
+    let probe = wire::ProbeResponse {
+        group: leads.group,
+        node_id: leads.id.unwrap(),
+        name: leads.name,
+        initialised: true,
+        wall_clock_ms: i64::try_from(wall_ms()).unwrap(),
+        version: "99.1.0".to_owned(),
+        ..Default::default()
+    };
+    let _newer = Impostor::start(&target.group.members[leader].config.address, probe);
+    let disk = target.member().disk.clone();
+    eventually("the newer version to be noted", async || {
+        (noted_program(&disk).as_deref() == Some("99.1.0")).then_some(())
+    })
+    .await;
     let mut message = target.next_entry();
     let vote = wire::Vote { term: target.vote.term + 1, ..target.vote };
     let log_id = wire::LogId { term: vote.term, index: node.status().last_index + 1 };
@@ -222,12 +241,18 @@ async fn a_committed_entry_that_cannot_be_read_stops_the_node_and_is_never_skipp
         let node = node.clone();
         target.member().run(async move { node.stopped().await }).await
     };
-    assert!(matches!(&reason, StopReason::Storage { what } if what.contains("cannot be read")), "{reason}");
+    let said = format!("committed entry {} cannot be read", log_id.index);
+    let ours = env!("CARGO_PKG_VERSION");
+    let whose = format!("version 99.1.0 wrote to this group, and this is version {ours}");
+    assert!(
+        matches!(&reason, StopReason::TooOld { what } if what.contains(&said) && what.contains(&whose)),
+        "{reason}"
+    );
     assert!(node.latest().applied() >= before && node.latest().applied().0 < log_id.index);
     // It is kept, too: after a restart it is still there, and still nothing goes on past it.
     target.group.members[place].kill();
     let error = expect_err(target.group.members[place].try_start().await);
-    assert!(error.contains("cannot be read"), "{error}");
+    assert!(error.contains(&said) && error.contains(&whose), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 
 use loadline_audit::explain::{Explainer, Story};
-use loadline_audit::{Index, Kept, Trail, TrailError};
+use loadline_audit::{Index, Trail, TrailError};
 use loadline_raft_node::Node;
 use loadline_state_machine::{ResourceName, State};
+
+use crate::kept::kept;
 
 /// Of a node that keeps no index: nothing is found, so what comes from the past is missing in the answer.
 #[derive(Debug)]
@@ -20,7 +22,7 @@ impl Index for NoIndex {
 
 /// Nothing if there is no such thing, or this node no longer, or never, knew of it.
 pub(crate) fn explain(node: &Node, state: &State, name: &ResourceName) -> Result<Option<Story>, TrailError> {
-    let source = Kept::new(node.journal().clone(), node.snapshots().clone());
+    let source = kept(node);
     let nodes: BTreeMap<u64, String> = node.peers().into_iter().map(|peer| (peer.id, peer.name)).collect();
     let index: &dyn Index = match node.audit_index() {
         Some(index) => index,

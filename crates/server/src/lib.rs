@@ -23,6 +23,7 @@ mod http_signals;
 mod idle_figures;
 mod incoming;
 mod json_lines;
+mod kept;
 mod leading;
 mod logging;
 mod metrics;

@@ -81,7 +81,7 @@ pub enum ServeError {
 /// Nothing that a node stopped for goes away by starting it again in the same folder without looking.
 fn how_to_recover(reason: &StopReason) -> &'static str {
     match reason {
-        StopReason::ShutDown | StopReason::Diverged { .. } => "",
+        StopReason::ShutDown | StopReason::Diverged { .. } | StopReason::TooOld { .. } => "",
         StopReason::Storage { .. } => {
             ". What it had promised may not be on its disk: look at the disk first. If it is sound (it was only full, say), \
              start the node again; if it is not, remove the node with `loadline operator raft remove-peer`, give it an empty \

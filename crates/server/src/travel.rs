@@ -13,6 +13,8 @@ use loadline_log::JournalError;
 use loadline_raft_node::Node;
 use loadline_state_machine::{State, Time};
 
+use crate::kept::kept;
+
 /// States that are kept. Each shares most of its rows with the next.
 const KEPT_MAX: usize = 8;
 
@@ -64,7 +66,7 @@ impl Travel {
             _ if moment.holds(applied, latest.now()) => return Ok(latest),
             _ => {}
         }
-        let source = Kept::new(self.node.journal().clone(), self.node.snapshots().clone());
+        let source = kept(&self.node);
         let start = self.nearest(moment, &source)?;
         let began = start.applied().0;
         let mut stopped = false;

@@ -72,7 +72,7 @@ impl World {
 /// comes to it, and this says which one does not.
 fn note_program(disk: &RealDisk) {
     let ours = env!("CARGO_PKG_VERSION");
-    if let Some(noted) = loadline_log::noted_program(disk).filter(|noted| loadline_log::is_newer(noted, ours)) {
+    if let Some(noted) = loadline_log::newer_program(disk, ours) {
         tracing::warn!(
             "the data folder was written by version {noted}, and this is version {ours}: what it cannot read, {noted} can"
         );

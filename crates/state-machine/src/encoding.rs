@@ -42,6 +42,13 @@ pub enum DecodeError {
     RulesTooNew { to: u32, known: u32 },
 }
 
+impl DecodeError {
+    /// Whether the bytes are intact, and only newer than this version.
+    pub fn is_newer(&self) -> bool {
+        matches!(self, Self::UnknownFormat { .. } | Self::UnknownKind { .. } | Self::RulesTooNew { .. })
+    }
+}
+
 /// Writes one value with its format number in front.
 #[derive(Debug)]
 pub(crate) struct Encoder {

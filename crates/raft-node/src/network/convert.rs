@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use loadline_api::raft as wire;
-use loadline_state_machine::{DecodeError, Sealed};
+use loadline_state_machine::Sealed;
 use openraft::raft::StreamAppendError;
 
 use crate::errors::Malformed;
@@ -89,11 +89,7 @@ fn entry_in(entry: wire::LogEntry, packed: &Packed) -> Result<Entry, Malformed> 
                 }
                 // What a newer version wrote is intact, so it may be kept and acknowledged. Applying it is another
                 // matter: there this node stops.
-                Err(
-                    DecodeError::UnknownFormat { .. }
-                    | DecodeError::UnknownKind { .. }
-                    | DecodeError::RulesTooNew { .. },
-                ) => EntryPayload::Normal(Payload(bytes)),
+                Err(error) if error.is_newer() => EntryPayload::Normal(Payload(bytes)),
                 Err(source) => return Err(Malformed::Entry { index: log_id.index(), source }),
             }
         }

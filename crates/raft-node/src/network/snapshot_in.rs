@@ -79,7 +79,7 @@ pub(super) async fn receive(
     }
 
     let group = running.identity.group.clone();
-    let expected = announced.clone();
+    let (expected, storage) = (announced.clone(), inner.storage.clone());
     let (file, state) = inner
         .storage
         .off_thread(move || {
@@ -88,7 +88,7 @@ pub(super) async fn receive(
             if meta.group != group || snapshot::meta(&meta).map_err(|error| io_error(&error))? != expected {
                 return Err(std::io::Error::other("the file is not the one that was announced"));
             }
-            let state = snapshot::decode(&meta, &body)?;
+            let state = snapshot::decode(&meta, &body, &storage)?;
             let file = receiver.finish().map_err(|error| io_error(&error))?;
             Ok((file, state))
         })

@@ -18,7 +18,9 @@ use std::sync::Arc;
 
 use loadline_log::{
     Journal, JournalOptions, SharedDisk, SnapshotStore, SnapshotsKept, Threading, Wal, WalObserver, WalOptions,
+    newer_program,
 };
+use loadline_state_machine::DecodeError;
 
 pub(crate) use self::audit::Audit;
 use crate::config::NodeConfig;
@@ -69,6 +71,16 @@ impl Storage {
             .transpose()
             .map_err(StartError::AuditIndex)?;
         Ok(Self { disk, wal, snapshots, journal, audit, threading })
+    }
+
+    /// Says of something that only a newer version can read which one of this group can.
+    pub(crate) fn too_new(&self, what: &str, error: &DecodeError) -> String {
+        let ours = env!("CARGO_PKG_VERSION");
+        let whose = match newer_program(&*self.disk, ours) {
+            Some(version) => format!("version {version} wrote to this group"),
+            None => "which version wrote it is not known".to_owned(),
+        };
+        format!("{what} cannot be read: {error}; {whose}, and this is version {ours}")
     }
 
     /// Runs what takes long beside the async tasks, or in place where there are no threads.

@@ -34,15 +34,18 @@ pub(crate) fn meta(stored: &loadline_log::SnapshotMeta) -> Result<SnapshotMeta, 
 }
 
 /// Reads the state of a snapshot, and checks that it is the one that the file says it is.
-pub(crate) fn load(file: &SnapshotFile) -> io::Result<Arc<State>> {
+pub(crate) fn load(file: &SnapshotFile, storage: &Storage) -> io::Result<Arc<State>> {
     let body = file.load().map_err(|error| io_error(&error))?;
-    decode(file.meta(), &body)
+    decode(file.meta(), &body, storage)
 }
 
 /// The state in the body of a snapshot, if it is the one that `meta` says it is.
-pub(crate) fn decode(meta: &loadline_log::SnapshotMeta, body: &[u8]) -> io::Result<Arc<State>> {
-    let state = State::decode(body).map_err(|error| io_error(&error))?;
+pub(crate) fn decode(meta: &loadline_log::SnapshotMeta, body: &[u8], storage: &Storage) -> io::Result<Arc<State>> {
     let index = LogIndex(meta.last.map_or(0, |last| last.index));
+    let state = State::decode(body).map_err(|error| match error.is_newer() {
+        true => io::Error::other(storage.too_new(&format!("the state of the snapshot at entry {index}"), &error)),
+        false => io_error(&error),
+    })?;
     if state.applied() != index || state.hash() != Hash(meta.state_hash) {
         return Err(io::Error::other(format!(
             "the snapshot says that it is index {index} with hash {}, but its state is index {} with hash {}",

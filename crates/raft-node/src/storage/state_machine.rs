@@ -15,7 +15,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use loadline_log::{JournalError, JournalRecord};
-use loadline_state_machine::{self as state_machine, Applied, Hash, JournalEntry, LogIndex, Sealed, State};
+use loadline_state_machine::{
+    self as state_machine, Applied, DecodeError, Hash, JournalEntry, LogIndex, Sealed, State,
+};
 use openraft::OptionalSend;
 use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine};
 
@@ -108,7 +110,7 @@ impl Machine {
                 let packed_here = self.around.packed.take(bytes);
                 let sealed = packed_here
                     .map_or_else(|| Sealed::open(&bytes[..]), Ok)
-                    .map_err(|error| io::Error::other(format!("committed entry {index} cannot be read: {error}")))?;
+                    .map_err(|error| self.unreadable(index, &error))?;
                 let applied = caught(index, || state_machine::apply(state, index, &sealed))?;
                 let keys = applied.index_keys(&sealed);
                 (applied, JournalEntry::encode_requests(bytes), keys)
@@ -144,6 +146,16 @@ impl Machine {
         let happened = Happened { index: applied.index, time: applied.time, events: applied.events };
         self.around.published.remember(Recent { happened: Arc::new(happened), hash: applied.hash, bytes });
         Ok(applied.receipts)
+    }
+
+    fn unreadable(&self, index: LogIndex, error: &DecodeError) -> io::Error {
+        let what = format!("committed entry {index}");
+        if !error.is_newer() {
+            return io::Error::other(format!("{what} cannot be read: {error}"));
+        }
+        let what = self.around.storage.too_new(&what, error);
+        self.around.stop.raise(StopReason::TooOld { what: what.clone() });
+        io::Error::other(what)
     }
 
     fn journal_failed(&self, state: &State, error: &JournalError) -> io::Error {
@@ -255,8 +267,8 @@ impl RaftStateMachine<Types> for Machine {
         let state = match state {
             Some(state) => state,
             None => {
-                let file = file.clone();
-                self.around.storage.off_thread(move || snapshot::load(&file)).await?
+                let (file, storage) = (file.clone(), self.around.storage.clone());
+                self.around.storage.off_thread(move || snapshot::load(&file, &storage)).await?
             }
         };
         self.keep(&file).map_err(|error| io_error(&error))?;

@@ -24,6 +24,7 @@ use tonic::{Code, Request, Response, Status};
 use super::actor::actor_of;
 use super::errors::{self, Answer};
 use super::exchange::Exchange;
+use crate::kept::kept;
 
 /// Bytes per message.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -62,7 +63,7 @@ impl Audit for AuditService {
         };
         let to = moment("to", to)?.unwrap_or(Moment::End);
         self.exchange.read(consistency).await?;
-        let kept = Kept::new(node.journal().clone(), node.snapshots().clone());
+        let kept = kept(&node);
         let found = tokio::task::spawn_blocking(move || {
             let entries = bounds(&kept, from, to).map_err(|error| refused(&error))?;
             Ok::<_, Status>((kept, entries))

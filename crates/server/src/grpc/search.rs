@@ -3,13 +3,14 @@
 use loadline_api::millis;
 use loadline_api::v1::{HistoryGap, HistoryRow, SearchHistoryRequest, SearchHistoryResponse};
 use loadline_audit::search::{Kind, Wanted, search as find};
-use loadline_audit::{Kept, Trail, TrailNames};
+use loadline_audit::{Trail, TrailNames};
 use loadline_sql::tables::EventRow;
 use loadline_state_machine::{Rejection, ResourceName, Time};
 use tonic::{Request, Response, Status};
 
 use super::exchange::{Answer, Exchange};
 use super::{errors, history, pages};
+use crate::kept::kept;
 
 pub(super) async fn search(
     exchange: &Exchange,
@@ -31,7 +32,7 @@ pub(super) async fn search(
     let node = exchange.node.clone();
     let index = node.audit_index().cloned().ok_or_else(history::no_index)?;
     let answer = history::off_thread(move || {
-        let source = Kept::new(node.journal().clone(), node.snapshots().clone());
+        let source = kept(&node);
         let trail = Trail { source: &source, index: &index };
         let failed = |error| history::failed(&error);
         let cluster = match request.cluster.as_str() {
