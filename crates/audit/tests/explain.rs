@@ -99,6 +99,28 @@ fn a_signal_is_told_with_the_entry_that_brought_it() {
 }
 
 #[test]
+fn what_is_further_away_than_is_looked_is_said_to_be() {
+    let (mut world, action) = lived();
+    let last = world.last();
+    // Nothing happens for so many entries that nobody looks through all of them.
+    for _ in 0..20_001 {
+        world.node(vec![Command::Tick]);
+    }
+    let cluster = story(&world, &world.state, &ResourceName::cluster("demo")).expect("it is there");
+    let looked_from = world.last() - 20_000;
+    assert!(looked_from > last);
+    let signals = of(&cluster, "signal");
+    let queue = signals.iter().find(|fact| fact.name == "queue").expect("it is known");
+    let said = format!("; it came before entry {looked_from}, further back than was looked");
+    assert!(queue.index.is_none() && queue.text.ends_with(&said), "{queue:?}");
+
+    let told = story(&world, &world.state, &ResourceName::action(action)).expect("it is known");
+    let effects = of(&told, "effect");
+    let looked = effects.iter().find(|fact| fact.name == "looked").expect("there is more");
+    assert!(looked.text.starts_with("what it caused after entry 200"), "{looked:?}");
+}
+
+#[test]
 fn a_cluster_says_why_nothing_happened_at_a_moment_of_the_past() {
     let (mut world, _) = lived();
     let calm = world.last();

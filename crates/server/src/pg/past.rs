@@ -56,6 +56,47 @@ impl<T> Default for Kept<T> {
 /// Entries and rows, the newest first.
 type Rows<T> = Vec<(u64, Arc<T>)>;
 
+/// Where the rows of one kind come from, as many as are kept of it.
+struct Rowed<F, P> {
+    rows_max: usize,
+    /// The entries that have such rows, before one and newer than another, the newest first.
+    found: F,
+    /// The rows at these entries, in the same order.
+    picked: P,
+}
+
+impl<F, P> Rowed<F, P> {
+    /// The rows that were there at this entry. `filled`: what the journal has fetched so far of what it lacked.
+    fn at<T>(&self, end: u64, filled: Vec<RangeInclusive<u64>>, kept: &Mutex<Kept<T>>) -> Result<Rows<T>, SqlError>
+    where
+        F: Fn(Option<u64>, u64) -> Result<Vec<u64>, SqlError>,
+        P: Fn(&[u64]) -> Result<Rows<T>, SqlError>,
+    {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.filled != filled {
+            *kept = Kept { filled, ..Kept::default() };
+        }
+        let new = (self.found)(None, kept.up_to)?;
+        let mut added = (self.picked)(&new)?;
+        added.reverse();
+        // Only now: had it been interrupted, the rows in between would be missed for ever.
+        kept.rows.extend(added);
+        kept.up_to = new.first().copied().unwrap_or(kept.up_to).max(kept.up_to);
+        let surplus = kept.rows.len().saturating_sub(self.rows_max);
+        kept.rows.drain(..surplus);
+        kept.cut |= surplus > 0 || new.len() >= self.rows_max;
+        if kept.cut && kept.rows.back().is_some_and(|(newest, _)| *newest > end) {
+            // At a moment of the past there were older ones in the place of those that came since: few ask for that.
+            drop(kept);
+            let mut rows = (self.picked)(&(self.found)(end.checked_add(1), 0)?)?;
+            rows.truncate(self.rows_max);
+            return Ok(rows);
+        }
+        let seen = kept.rows.iter().rev().filter(|(index, _)| *index <= end);
+        Ok(seen.map(|(index, row)| (*index, Arc::clone(row))).collect())
+    }
+}
+
 impl JournalPast {
     pub(super) fn new(node: Node) -> JournalPast {
         JournalPast { node, actions: Mutex::default(), decisions: Mutex::default(), operations: Mutex::default() }
@@ -70,29 +111,12 @@ impl JournalPast {
         budget: &Budget,
         pick: impl Fn(u64, Time, Event) -> Option<T>,
     ) -> Result<Rows<T>, SqlError> {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let filled = self.node.journal().filled_gaps();
-        if kept.filled != filled {
-            *kept = Kept { filled, ..Kept::default() };
-        }
-        let new = self.found(&key, None, kept.up_to, rows_max, budget)?;
-        let mut added = self.picked(&new, budget, &pick)?;
-        added.reverse();
-        // Only now: had it been interrupted, the rows in between would be missed for ever.
-        kept.rows.extend(added);
-        kept.up_to = new.first().copied().unwrap_or(kept.up_to).max(kept.up_to);
-        let surplus = kept.rows.len().saturating_sub(rows_max);
-        kept.rows.drain(..surplus);
-        kept.cut |= surplus > 0 || new.len() >= rows_max;
-        let end = state.applied().0;
-        if kept.cut && kept.rows.front().is_some_and(|(oldest, _)| *oldest > end) {
-            // A moment before all that is kept: few ask for one.
-            drop(kept);
-            let found = self.found(&key, end.checked_add(1), 0, rows_max, budget)?;
-            return self.picked(&found, budget, &pick);
-        }
-        let seen = kept.rows.iter().rev().filter(|(index, _)| *index <= end);
-        Ok(seen.map(|(index, row)| (*index, Arc::clone(row))).collect())
+        let source = Rowed {
+            rows_max,
+            found: |before, since| self.found(&key, before, since, rows_max, budget),
+            picked: |entries: &[u64]| self.picked(entries, budget, &pick),
+        };
+        source.at(state.applied().0, self.node.journal().filled_gaps(), kept)
     }
 
     /// The rows at these entries, in the same order.
@@ -240,5 +264,82 @@ impl Past for JournalPast {
         }
         rows.truncate(EVENTS_MAX);
         Ok(rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+
+    /// A history in which every entry of these has a row, which is its own number; at most four of them are kept.
+    struct History {
+        entries: RefCell<Vec<u64>>,
+        filled: RefCell<Vec<RangeInclusive<u64>>>,
+        read: Cell<usize>,
+        kept: Mutex<Kept<u64>>,
+    }
+
+    impl History {
+        fn of(entries: impl IntoIterator<Item = u64>) -> History {
+            let entries = RefCell::new(entries.into_iter().collect());
+            History { entries, filled: RefCell::default(), read: Cell::new(0), kept: Mutex::default() }
+        }
+
+        /// What is shown at an entry, and how many rows were read for it.
+        #[track_caller]
+        fn check(&self, end: u64, shown: &[u64], read: usize) {
+            const ROWS_MAX: usize = 4;
+            self.read.set(0);
+            let source = Rowed {
+                rows_max: ROWS_MAX,
+                found: |before: Option<u64>, since| {
+                    let entries = self.entries.borrow();
+                    let newest_first = entries.iter().rev().copied();
+                    let wanted = newest_first.filter(|it| before.is_none_or(|before| *it < before) && *it > since);
+                    Ok(wanted.take(ROWS_MAX).collect())
+                },
+                picked: |entries: &[u64]| {
+                    self.read.set(self.read.get() + entries.len());
+                    Ok(entries.iter().map(|entry| (*entry, Arc::new(*entry))).collect())
+                },
+            };
+            let rows = source.at(end, self.filled.borrow().clone(), &self.kept).unwrap();
+            assert!(rows.iter().all(|(index, row)| index == &**row));
+            assert_eq!(rows.into_iter().map(|(index, _)| index).collect::<Vec<_>>(), shown);
+            assert_eq!(self.read.get(), read);
+        }
+    }
+
+    #[test]
+    fn a_query_reads_only_what_is_new() {
+        let history = History::of([3, 5]);
+        history.check(9, &[5, 3], 2);
+        history.check(9, &[5, 3], 0);
+        history.entries.borrow_mut().push(11);
+        history.check(11, &[11, 5, 3], 1);
+        // At a moment before the last one, as long as all are kept.
+        history.check(10, &[5, 3], 0);
+        history.check(2, &[], 0);
+    }
+
+    #[test]
+    fn a_moment_of_the_past_has_as_many_rows_as_it_had_then() {
+        let history = History::of(1..=9);
+        history.check(9, &[9, 8, 7, 6], 4);
+        history.check(7, &[7, 6, 5, 4], 4);
+        history.check(3, &[3, 2, 1], 3);
+        history.check(9, &[9, 8, 7, 6], 0);
+    }
+
+    #[test]
+    fn what_was_fetched_later_is_shown() {
+        let history = History::of([7]);
+        history.check(8, &[7], 1);
+        history.entries.borrow_mut().insert(0, 2);
+        history.check(8, &[7], 0);
+        history.filled.borrow_mut().push(1..=4);
+        history.check(8, &[7, 2], 2);
     }
 }
