@@ -210,7 +210,8 @@ fn before(
         incarnation: state.incarnation(),
     };
     let packing = |source| ExportError::Io { doing: "pack the state before the first entry".to_owned(), source };
-    let bytes = snapshot::encode(&meta, &state.encode()).map_err(packing)?;
+    let bytes = snapshot::encode_in_pieces(&meta, |body| state.encode_in_pieces(|piece| body.add(piece)));
+    let bytes = bytes.map_err(packing)?;
     Ok((state.hash(), Some(bytes)))
 }
 

@@ -13,7 +13,7 @@
 //! Not here: what a state is, and when to take a snapshot.
 
 use std::{
-    io::{self, Read as _},
+    io::{self, Read as _, Write as _},
     path::Path,
     sync::{
         Arc, Mutex,
@@ -192,7 +192,16 @@ impl SnapshotStore {
 
     /// Writes a snapshot; when this returns it is durable.
     pub fn write(&self, meta: &SnapshotMeta, body: &[u8]) -> Result<SnapshotFile, SnapshotError> {
-        let bytes = encode(meta, body).map_err(io_error("encode a snapshot"))?;
+        self.write_in_pieces(meta, |packing| packing.add(body))
+    }
+
+    /// The same of a body that is never in memory as a whole.
+    pub fn write_in_pieces(
+        &self,
+        meta: &SnapshotMeta,
+        body: impl FnOnce(&mut Packing),
+    ) -> Result<SnapshotFile, SnapshotError> {
+        let bytes = encode_in_pieces(meta, body).map_err(io_error("encode a snapshot"))?;
         let mut receiver = self.receive()?;
         receiver.write_chunk(&bytes)?;
         receiver.put_in_place(meta.clone())
@@ -462,10 +471,49 @@ impl Head {
     }
 }
 
+/// A body that is compressed and hashed as it comes. Its head is written before it, and says how long it is.
+pub struct Packing {
+    bytes: u64,
+    hasher: blake3::Hasher,
+    packed: io::Result<zstd::stream::write::Encoder<'static, Vec<u8>>>,
+}
+
+impl std::fmt::Debug for Packing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Packing").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl Packing {
+    fn begin() -> Self {
+        let packed = zstd::stream::write::Encoder::new(Vec::new(), COMPRESSION_LEVEL);
+        Self { bytes: 0, hasher: blake3::Hasher::new(), packed }
+    }
+
+    /// Adds the next piece. What fails is said when the snapshot is written.
+    pub fn add(&mut self, piece: &[u8]) {
+        self.bytes += piece.len() as u64;
+        self.hasher.update(piece);
+        if let Ok(packed) = &mut self.packed
+            && let Err(error) = packed.write_all(piece)
+        {
+            self.packed = Err(error);
+        }
+    }
+}
+
 /// The bytes of a snapshot, as they are stored, sent and saved.
 pub fn encode(meta: &SnapshotMeta, body: &[u8]) -> io::Result<Vec<u8>> {
-    let head = Head { meta: meta.clone(), body_bytes: body.len() as u64, body_hash: blake3::hash(body).into() };
-    let packed = zstd::bulk::compress(body, COMPRESSION_LEVEL)?;
+    encode_in_pieces(meta, |packing| packing.add(body))
+}
+
+/// The same of a body that is never in memory as a whole.
+pub fn encode_in_pieces(meta: &SnapshotMeta, body: impl FnOnce(&mut Packing)) -> io::Result<Vec<u8>> {
+    let mut packing = Packing::begin();
+    body(&mut packing);
+    let Packing { bytes, hasher, packed } = packing;
+    let packed = packed.and_then(zstd::stream::write::Encoder::finish)?;
+    let head = Head { meta: meta.clone(), body_bytes: bytes, body_hash: hasher.finalize().into() };
     let mut out = Vec::with_capacity(packed.len() + 4096);
     let mut chain = Chain { family: Family::Snapshot, segment: 0, link: 0 };
     chain.put(&mut out, META, 0, |out| head.encode(out))?;

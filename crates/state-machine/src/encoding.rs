@@ -101,6 +101,42 @@ impl Encoder {
     }
 }
 
+/// Bytes of rows that are handed on at once.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Writes row after row, and hands them on piece by piece: all of them together take as much memory as what they are of.
+pub(crate) struct Rows<'a> {
+    written: Encoder,
+    take: &'a mut dyn FnMut(&[u8]),
+}
+
+impl<'a> Rows<'a> {
+    pub(crate) fn with_format(format: u16, take: &'a mut dyn FnMut(&[u8])) -> Self {
+        Self { written: Encoder::with_format(format), take }
+    }
+
+    pub(crate) fn row<T: Serialize>(&mut self, table: u16, value: &T) {
+        self.frame(table, |body| body.put(value));
+    }
+
+    pub(crate) fn frame(&mut self, table: u16, body: impl FnOnce(&mut Encoder)) {
+        self.written.frame(table, body);
+        if self.written.bytes.len() >= PIECE_BYTES {
+            self.hand_on();
+        }
+    }
+
+    /// Hands on what is left.
+    pub(crate) fn finish(mut self) {
+        self.hand_on();
+    }
+
+    fn hand_on(&mut self) {
+        (self.take)(&self.written.bytes);
+        self.written.bytes.clear();
+    }
+}
+
 /// Reads what an [`Encoder`] wrote. `what` is what the bytes are said to be, for the error.
 #[derive(Debug)]
 pub(crate) struct Decoder<'a> {

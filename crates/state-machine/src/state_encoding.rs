@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::commands as access;
 use crate::configured::{SignalRow, SignalStanding, commands as configured};
-use crate::encoding::{Decoder, Encoder};
+use crate::encoding::{Decoder, Rows};
 use crate::nodes::{Leader, Nodes};
 use crate::requests::{Floor, Remembered, Requests};
 use crate::restore::{RESTORE_BYTES_MAX, Staging, StagingHead};
@@ -59,7 +59,14 @@ struct Head {
 
 impl State {
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Encoder::with_format(STATE_FORMAT);
+        let mut whole = Vec::new();
+        self.encode_in_pieces(|piece| whole.extend_from_slice(piece));
+        whole
+    }
+
+    /// The same bytes, without having all of them in memory.
+    pub fn encode_in_pieces(&self, mut take: impl FnMut(&[u8])) {
+        let mut out = Rows::with_format(STATE_FORMAT, &mut take);
         let head = Head {
             applied: self.applied,
             hash: self.hash,
@@ -70,32 +77,32 @@ impl State {
             nodes: self.nodes,
             requests_floor: self.requests.floor(),
         };
-        row(&mut out, table::HEAD, &head);
+        out.row(table::HEAD, &head);
         for checkpoint in &self.checkpoints {
-            row(&mut out, table::CHECKPOINT, &checkpoint);
+            out.row(table::CHECKPOINT, &checkpoint);
         }
         for size in self.sizes.ladder() {
-            row(&mut out, table::SIZE, size);
+            out.row(table::SIZE, size);
         }
         for cluster in self.clusters.after(None) {
-            row(&mut out, table::CLUSTER, cluster);
+            out.row(table::CLUSTER, cluster);
         }
         for placement in self.clusters.placements() {
-            row(&mut out, table::PLACEMENT, &placement);
+            out.row(table::PLACEMENT, &placement);
         }
         for setting in self.settings.rows() {
-            row(&mut out, table::SETTING, &setting);
+            out.row(table::SETTING, &setting);
         }
         for role in self.roles.iter() {
-            row(&mut out, table::ROLE, role);
+            out.row(table::ROLE, role);
         }
         for signal in self.signals.iter() {
-            row(&mut out, table::SIGNAL, &(signal.signal.as_ref(), &signal.standing));
+            out.row(table::SIGNAL, &(signal.signal.as_ref(), &signal.standing));
         }
         if let Some(staging) = &self.restore {
-            row(&mut out, table::STAGING, &staging.head);
+            out.row(table::STAGING, &staging.head);
             for chunk in &staging.chunks {
-                row(&mut out, table::STAGING_CHUNK, &chunk);
+                out.row(table::STAGING_CHUNK, &chunk);
             }
         }
         for (id, remembered) in self.requests.rows().filter(|_| !Mutant::SnapshotWithoutRequests.is_on()) {
@@ -105,7 +112,7 @@ impl State {
             });
         }
         scaling::write(self, &mut out);
-        out.into_bytes()
+        out.finish();
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
@@ -119,10 +126,6 @@ impl State {
         from.finish()?;
         reading.finish()
     }
-}
-
-fn row<T: Serialize>(out: &mut Encoder, table: u16, value: &T) {
-    out.frame(table, |body| body.put(value));
 }
 
 /// A state that is being read, row by row.

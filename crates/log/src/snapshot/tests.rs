@@ -26,6 +26,14 @@ fn open(disk: &ModelDisk) -> Result<SnapshotStore, SnapshotError> {
 }
 
 #[test]
+fn a_body_that_comes_in_pieces_is_the_same_body() {
+    let meta = meta(7);
+    let body: Vec<u8> = (0..300_000_u32).flat_map(|number| (number / 7).to_le_bytes()).collect();
+    let bytes = encode_in_pieces(&meta, |packing| body.chunks(70_001).for_each(|piece| packing.add(piece))).unwrap();
+    assert_eq!(parse_bytes(&bytes).unwrap(), (meta.clone(), body.clone()));
+}
+
+#[test]
 fn what_was_written_is_the_latest_and_older_ones_go() {
     let dir = TempDir::new().unwrap();
     let model: SharedDisk = Arc::new(ModelDisk::new(1));

@@ -72,6 +72,9 @@ impl Builder {
     pub(crate) async fn write(&self) -> io::Result<SnapshotFile> {
         let started = self.clock.boottime();
         let view = self.view.clone();
+        if view.failed {
+            return Err(io::Error::other("an entry could not be applied; the state is not one to keep"));
+        }
         let stored = loadline_log::SnapshotMeta {
             last: view.last.as_ref().map(position),
             membership_at: view.membership.log_id().as_ref().map(position),
@@ -89,8 +92,10 @@ impl Builder {
                 if !Mutant::JournalGap.is_on() {
                     storage.journal.sync().map_err(|error| io_error(&error))?;
                 }
-                let body = view.state.encode();
-                let file = storage.snapshots.write(&stored, &body).map_err(|error: SnapshotError| io_error(&error))?;
+                let file = storage
+                    .snapshots
+                    .write_in_pieces(&stored, |body| view.state.encode_in_pieces(|piece| body.add(piece)))
+                    .map_err(|error: SnapshotError| io_error(&error))?;
                 Ok((file, retention::let_go(&storage, &view.state)))
             })
             .await?;

@@ -14,7 +14,7 @@ use super::deadlines::{Due, Sweep};
 use super::retention::ActionHistory;
 use crate::configuration::like::Like;
 use crate::configuration::stored::{Strategy, Target};
-use crate::encoding::{Decoder, Encoder};
+use crate::encoding::{Decoder, Rows};
 use crate::names::check_name;
 use crate::signals::Signals;
 use crate::signals::collectors::Collector;
@@ -41,36 +41,36 @@ struct Head {
     sweep: Option<Sweep>,
 }
 
-pub(crate) fn write(state: &State, out: &mut Encoder) {
+pub(crate) fn write(state: &State, out: &mut Rows<'_>) {
     let scaling = &state.scaling;
     let head = Head { action_numbers: scaling.actions.numbers, sweep: scaling.sweep };
     if head != Head::default() {
-        row(out, table::HEAD, &head);
+        out.row(table::HEAD, &head);
     }
     for strategy in scaling.strategies.iter() {
-        row(out, table::STRATEGY, strategy);
+        out.row(table::STRATEGY, strategy);
     }
     for collector in scaling.collectors.iter() {
-        row(out, table::COLLECTOR, collector);
+        out.row(table::COLLECTOR, collector);
     }
     for cluster in state.records() {
         if Mutant::SnapshotWithoutCooldown.is_on() || Mutant::SnapshotWithoutRate.is_on() {
-            row(out, table::CLUSTER, &(cluster.0, without_brakes(cluster.1)));
+            out.row(table::CLUSTER, &(cluster.0, without_brakes(cluster.1)));
             continue;
         }
-        row(out, table::CLUSTER, &cluster);
+        out.row(table::CLUSTER, &cluster);
     }
     for action in scaling.actions.iter() {
-        row(out, table::ACTION, action);
+        out.row(table::ACTION, action);
     }
     for history in &scaling.history {
-        row(out, table::HISTORY, &history);
+        out.row(table::HISTORY, &history);
     }
     for letter in scaling.dead_letters.iter() {
-        row(out, table::DEAD_LETTER, letter);
+        out.row(table::DEAD_LETTER, letter);
     }
     for backend in scaling.checkpointing.keys() {
-        row(out, table::CHECKPOINTING, backend);
+        out.row(table::CHECKPOINTING, backend);
     }
 }
 
@@ -84,10 +84,6 @@ fn without_brakes(record: &ClusterRecord) -> ClusterRecord {
         record.counted.clear();
     }
     record
-}
-
-fn row<T: Serialize>(out: &mut Encoder, table: u16, value: &T) {
-    out.frame(table, |body| body.put(value));
 }
 
 /// Where the reading of a snapshot is, as far as the state itself does not show it.
