@@ -171,6 +171,13 @@ impl AuditIndex {
     /// Indexes one record, in the order of the journal; one that is indexed already, or will be found in the journal, is
     /// skipped. An error may be about one of the records before.
     pub fn insert(&self, record: &JournalRecord) -> Result<(), IndexError> {
+        self.insert_without_waiting(record)?;
+        self.wait_for_room();
+        Ok(())
+    }
+
+    /// The same for whoever holds up others meanwhile, and has to call [`AuditIndex::wait_for_room`] when that is over.
+    pub fn insert_without_waiting(&self, record: &JournalRecord) -> Result<(), IndexError> {
         let shared = self.shared();
         let mut memory = lock(&shared.memory);
         if let Some(error) = memory.failed.take() {
@@ -186,11 +193,17 @@ impl AuditIndex {
         if let Some(full) = add(&mut memory.filling, record) {
             memory.unwritten.push_back(Arc::new(full));
             shared.changed.notify_all();
-            while memory.is_full() && !memory.given_up {
-                memory = shared.changed.wait(memory).unwrap_or_else(PoisonError::into_inner);
-            }
         }
         Ok(())
+    }
+
+    /// Returns when not too much is left to write: whoever inserts would fill the memory otherwise.
+    pub fn wait_for_room(&self) {
+        let shared = self.shared();
+        let mut memory = lock(&shared.memory);
+        while memory.is_full() && !memory.given_up {
+            memory = shared.changed.wait(memory).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Log indexes, below `before`, of records that carry a key beginning with `prefix`: newest first, at most `limit`,

@@ -57,11 +57,12 @@ impl Feed {
                 self.next = LogIndex(happened.index.0 + 1);
                 return Ok(happened);
             }
-            if let Some(recent) = self.published.recent(self.next) {
-                self.next = LogIndex(self.next.0 + 1);
-                return Ok(recent.happened);
-            }
+            // What was applied and is not announced is in memory, too. Whoever heard of it would look at a state from before it.
             if self.next <= *self.applied.borrow_and_update() {
+                if let Some(recent) = self.published.recent(self.next) {
+                    self.next = LogIndex(self.next.0 + 1);
+                    return Ok(recent.happened);
+                }
                 self.read_journal().await?;
                 continue;
             }
@@ -88,7 +89,9 @@ impl Feed {
             // Applied, but neither in memory nor in the journal: it can only have been replaced by a snapshot just now.
             return Err(FeedError::Compacted { first: LogIndex(self.published.applied().0 + 1) });
         }
-        self.read = records.iter().map(happened).collect::<Result<_, _>>()?;
+        let announced = self.published.applied().0;
+        self.read =
+            records.iter().take_while(|record| record.index <= announced).map(happened).collect::<Result<_, _>>()?;
         Ok(())
     }
 
@@ -114,4 +117,66 @@ impl Feed {
 fn happened(record: &JournalRecord) -> Result<Arc<Happened>, FeedError> {
     let events = decode_events(&record.events).map_err(|error| FeedError::Journal(error.to_string()))?;
     Ok(Arc::new(Happened { index: LogIndex(record.index), time: Time::from_millis(record.time_ms), events }))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use futures::FutureExt as _;
+    use loadline_log::{ModelDisk, Threading};
+
+    use super::*;
+    use crate::config::NodeConfig;
+    use crate::storage::published::Recent;
+
+    struct Applying {
+        published: Arc<Published>,
+        storage: Storage,
+        /// Whether what happened is in memory, or only in the journal.
+        remembers: bool,
+    }
+
+    impl Applying {
+        /// The next entry, without a word to anybody.
+        fn apply(&self) {
+            let mut current = self.published.current();
+            let index = LogIndex(current.state.applied().0 + 1);
+            let applied = loadline_state_machine::pass(&mut current.state, index, b"");
+            let record = JournalRecord {
+                index: index.0,
+                time_ms: applied.time.as_millis(),
+                hash: applied.hash.0,
+                entry: Bytes::new(),
+                events: Bytes::from_owner(applied.events_bytes().clone()),
+                keys: Vec::new().into(),
+            };
+            self.storage.journal.append(record).unwrap();
+            if self.remembers {
+                let happened = Happened { index, time: applied.time, events: applied.events };
+                self.published.remember(Recent { happened: Arc::new(happened), hash: applied.hash, bytes: 0 });
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_happened_is_told_when_a_state_that_has_it_can_be_seen_and_not_before() {
+        for remembers in [true, false] {
+            let config = NodeConfig { threading: Threading::Inline, ..NodeConfig::new("n1", "127.0.0.1:7") };
+            let storage = Storage::open(Arc::new(ModelDisk::new(1)), &config, false, None).unwrap();
+            let published = Arc::new(Published::default());
+            let node = Applying { published: published.clone(), storage: storage.clone(), remembers };
+            node.apply();
+            // Somebody looks, so that the next batch is forked ahead and this state is the one that is shown until then.
+            published.announce();
+            assert_eq!(published.state().applied(), LogIndex(1));
+            node.apply();
+            let mut feed = Feed::new(LogIndex(1), published.clone(), storage, CancellationToken::new()).unwrap();
+            assert_eq!(feed.next().await.unwrap().index, LogIndex(1));
+            assert_eq!(feed.next().now_or_never().map(|told| told.unwrap().index), None, "remembers: {remembers}");
+            assert_eq!(published.state().applied(), LogIndex(1));
+            published.announce();
+            assert_eq!(feed.next().await.unwrap().index, LogIndex(2));
+            assert_eq!(published.state().applied(), LogIndex(2));
+        }
+    }
 }

@@ -253,6 +253,12 @@ impl Journal {
     /// Adds a record. One that is there already is skipped if it is the same (entries are applied again after a crash)
     /// and [`JournalError::Diverged`] if it is not; one that neither repeats nor follows on is refused.
     pub fn append(&self, record: JournalRecord) -> Result<(), JournalError> {
+        self.append_without_sync(record)?;
+        self.seal_what_is_full()
+    }
+
+    /// The same for whoever holds up others meanwhile, and has to call [`Journal::seal_what_is_full`] when that is over.
+    pub fn append_without_sync(&self, record: JournalRecord) -> Result<(), JournalError> {
         let mut inner = self.usable()?;
         if let Some((last, _)) = inner.last() {
             if record.index <= last {
@@ -268,17 +274,18 @@ impl Journal {
         if inner.waiting_bytes < inner.options.block_bytes {
             return Ok(());
         }
-        inner.guarded(Inner::write_block)?;
-        if inner.current.as_ref().is_some_and(|current| current.len >= inner.options.segment_bytes) {
-            drop(inner);
-            let _syncing = lock(&self.shared.syncing);
-            let mut inner = self.usable()?;
-            // Somebody else may have sealed it meanwhile.
-            if inner.current.as_ref().is_some_and(|current| current.len >= inner.options.segment_bytes) {
-                inner.guarded(Inner::seal)?;
-            }
+        inner.guarded(Inner::write_block)
+    }
+
+    /// Closes the segment that is appended to, durably, if it is as large as it may be.
+    pub fn seal_what_is_full(&self) -> Result<(), JournalError> {
+        if !self.usable()?.is_full() {
+            return Ok(());
         }
-        Ok(())
+        let _syncing = lock(&self.shared.syncing);
+        let mut inner = self.usable()?;
+        // Somebody else may have sealed it meanwhile.
+        if inner.is_full() { inner.guarded(Inner::seal) } else { Ok(()) }
     }
 
     /// Says that the entries up to `index` will never come, because a snapshot stood in for them: the next record is
@@ -303,7 +310,7 @@ impl Journal {
         let _syncing = lock(&self.shared.syncing);
         let mut inner = self.usable()?;
         inner.guarded(Inner::write_block)?;
-        if inner.current.as_ref().is_some_and(|current| current.len >= inner.options.segment_bytes) {
+        if inner.is_full() {
             return inner.guarded(Inner::seal);
         }
         let last = inner.written.map(|(index, _)| index);

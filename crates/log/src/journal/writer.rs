@@ -28,6 +28,11 @@ impl Inner {
         self.waiting.last().map(|record| (record.index, record.hash)).or(self.written)
     }
 
+    /// Whether the segment that is appended to is as large as it may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.len >= self.options.segment_bytes)
+    }
+
     /// Runs something that writes. Its first failure is the last: nobody can say what is on disk then.
     pub(super) fn guarded<T>(
         &mut self,

@@ -23,16 +23,21 @@ impl Audit {
         Ok(Self { index: AuditIndex::open_beside(dir, journal)?, failed: Arc::default() })
     }
 
+    /// Does not wait. [`Audit::wait_for_room`] is to be called afterwards, when nobody is held up by that.
     pub(crate) fn insert(&self, record: &JournalRecord) {
         if self.failed.get().is_some() {
             return;
         }
-        if let Err(error) = self.index.insert(record) {
+        if let Err(error) = self.index.insert_without_waiting(record) {
             let what = causes(&error);
             tracing::error!("the audit index failed and is left as it is until a restart: {what}");
             // Only the one task that applies entries gets here, so nobody else can have set it.
             let _ = self.failed.set(what);
         }
+    }
+
+    pub(crate) fn wait_for_room(&self) {
+        self.index.wait_for_room();
     }
 
     pub(crate) fn index(&self) -> &AuditIndex {

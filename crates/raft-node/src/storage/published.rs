@@ -3,7 +3,8 @@
 //! Readers take a fork of the state and never hold up applying. A fork is not free for whoever applies: the next change of each
 //! row that is shared with it copies that row, and among very many clusters nothing else costs as much. So there is a fork only
 //! where somebody looks. While readers come, one is made with every batch, and they find it without a lock; when a batch
-//! went by and nobody looked, the next reader makes one, and may wait for as long as one entry takes to apply.
+//! went by and nobody looked, the next reader makes one, and may wait for as long as one entry takes to apply: whatever waits for a
+//! disk after an entry does so when the state is free again.
 //!
 //! The happenings of the last entries are kept in memory, so that a watcher that keeps up costs no reading of the journal.
 
@@ -37,12 +38,15 @@ pub(crate) struct Current {
     pub(crate) state: State,
     pub(crate) last: Option<LogId>,
     pub(crate) membership: Arc<StoredMembership>,
+    /// The entry after `last` failed, perhaps halfway. The node stops; until it has, nobody is told of that entry, and the state
+    /// is kept nowhere.
+    pub(crate) failed: bool,
 }
 
 impl Current {
     pub(crate) fn fork(&self) -> Arc<View> {
         let state = Arc::new(self.state.clone());
-        Arc::new(View { state, last: self.last, membership: self.membership.clone() })
+        Arc::new(View { state, last: self.last, membership: self.membership.clone(), failed: self.failed })
     }
 }
 
@@ -52,6 +56,7 @@ pub(crate) struct View {
     pub(crate) state: Arc<State>,
     pub(crate) last: Option<LogId>,
     pub(crate) membership: Arc<StoredMembership>,
+    pub(crate) failed: bool,
 }
 
 /// What whoever acts for the group need not look into the state for.
@@ -177,13 +182,19 @@ impl Published {
     pub(crate) fn replace(&self, by: Current) {
         let mut current = self.current();
         *self.lock() = Ring::default();
-        *current = by;
-        self.view.store(None);
+        let before = std::mem::replace(&mut *current, by);
+        let view = self.view.swap(None);
         self.tell(&current);
+        drop(current);
+        // A large one takes a while to be given back.
+        drop((before, view));
     }
 
     /// Whoever has it holds what is current, so that the index never goes back.
     fn tell(&self, current: &Current) {
+        if current.failed {
+            return;
+        }
         let state = &current.state;
         let now = Work { index: state.applied(), epoch: state.epoch() };
         self.applied.send_replace(now.index);
@@ -299,5 +310,17 @@ mod tests {
         assert_eq!(*watched.borrow(), LogIndex(1));
         assert_eq!(published.state().applied(), LogIndex(2));
         assert_eq!(*watched.borrow(), LogIndex(2));
+    }
+
+    #[test]
+    fn nobody_is_told_of_an_entry_that_failed() {
+        let published = Published::default();
+        apply_next(&published);
+        published.announce();
+        apply_next(&published);
+        published.current().failed = true;
+        assert!(published.view().failed, "whoever keeps states must not keep this one");
+        assert_eq!(published.applied(), LogIndex(1));
+        assert_eq!(published.watch_work().borrow().index.0, 0);
     }
 }

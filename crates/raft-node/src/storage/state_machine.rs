@@ -75,19 +75,32 @@ impl Machine {
     }
 
     fn apply_one(&self, entry: Entry, responder: Option<ApplyResponder<Types>>, batch: &mut Batch) -> io::Result<()> {
+        let receipts = {
+            let mut current = self.around.published.current();
+            let applied = self.apply_to(&mut current, entry);
+            current.failed = applied.is_err();
+            applied?
+        };
+        // Both may wait for a disk, and whoever wants a state would wait as well while it is held.
+        self.around.storage.journal.seal_what_is_full().map_err(|error| io_error(&error))?;
+        if let Some(audit) = &self.around.storage.audit {
+            audit.wait_for_room();
+        }
+        batch.entries += 1;
+        // Every responder must be answered, or its proposer waits for ever.
+        batch.answers.extend(responder.map(|responder| (responder, Receipts(receipts))));
+        Ok(())
+    }
+
+    fn apply_to(&self, current: &mut Current, entry: Entry) -> io::Result<Vec<state_machine::Receipt>> {
         let index = LogIndex(entry.log_id.index());
-        let mut current = self.around.published.current();
         let state = &mut current.state;
         let receipts = if index == LogIndex(0) { Vec::new() } else { self.change(state, index, &entry.payload)? };
         if let EntryPayload::Membership(membership) = entry.payload {
             current.membership = Arc::new(StoredMembership::new(Some(entry.log_id), membership));
         }
         current.last = Some(entry.log_id);
-        drop(current);
-        batch.entries += 1;
-        // Every responder must be answered, or its proposer waits for ever.
-        batch.answers.extend(responder.map(|responder| (responder, Receipts(receipts))));
-        Ok(())
+        Ok(receipts)
     }
 
     fn change(
@@ -139,7 +152,8 @@ impl Machine {
         self.around.observer.entry_applied(&record, &applied, state);
         // The journal comes first: an audit index that is being made takes from there what it is not given.
         let indexed = self.around.storage.audit.as_ref().map(|audit| (audit, record.clone()));
-        self.around.storage.journal.append(record).map_err(|error| self.journal_failed(state, &error))?;
+        let appended = self.around.storage.journal.append_without_sync(record);
+        appended.map_err(|error| self.journal_failed(state, &error))?;
         if let Some((audit, record)) = indexed {
             audit.insert(&record);
         }
@@ -284,7 +298,7 @@ impl RaftStateMachine<Types> for Machine {
             return Err(io::Error::other(format!("the snapshot at index {index} differs from what was applied here")));
         }
         let (last, membership) = (meta.last_log_id, Arc::new(meta.last_membership.clone()));
-        self.around.published.replace(Current { state: State::clone(&state), last, membership });
+        self.around.published.replace(Current { state: State::clone(&state), last, membership, failed: false });
         self.around.observer.state_replaced(&state);
         tracing::info!(%index, bytes = file.len(), position = ?last.as_ref().map(position), "state replaced by a snapshot");
         self.around.observer.snapshot_installed(file.len());
