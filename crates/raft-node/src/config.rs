@@ -9,6 +9,9 @@ use openraft::{SnapshotPolicy, StepDownPolicy};
 
 use crate::errors::StartError;
 
+/// Requests in one entry, if nothing else is said. All of them are applied in one go, and others wait meanwhile.
+pub(crate) const ENTRY_REQUESTS_MAX: usize = 1_024;
+
 /// What makes one node this node. Who it is in the group (its id) is not here: that is in the data folder.
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
@@ -25,6 +28,8 @@ pub struct NodeConfig {
     pub snapshot_every: u64,
     /// So many entries are kept in the log although a snapshot covers them, for a node that was away for a moment.
     pub keep_entries: u64,
+    /// What one entry carries at most.
+    pub entry_requests_max: usize,
     /// Below so much free disk nothing is recorded.
     pub disk_reserve_bytes: u64,
     /// Logical time advances at least this often while there is a leader.
@@ -60,6 +65,7 @@ impl NodeConfig {
             timing: Timing::default(),
             snapshot_every: 10_000,
             keep_entries: 1_000,
+            entry_requests_max: ENTRY_REQUESTS_MAX,
             disk_reserve_bytes: 256 << 20,
             tick_every: Duration::from_secs(1),
             threading: Threading::Thread,

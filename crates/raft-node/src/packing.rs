@@ -27,10 +27,11 @@ const WAITING_MAX: usize = 8_192;
 const WAITING_BYTES_MAX: usize = 64 << 20;
 /// Entries that are under way at a time. A few keep the disk and the network busy; more would only make them smaller.
 const UNDER_WAY_MAX: usize = 4;
+/// As many more where entries may carry so few that this many requests could not be under way otherwise.
+const REQUESTS_UNDER_WAY_MIN: usize = 64;
 /// So few requests under way are no load that anybody would have to wait for: a reaction, say, beside the outcome of another.
 const FEW: usize = 8;
-/// What one entry carries at most; a single larger request goes alone.
-const ENTRY_REQUESTS_MAX: usize = 1_024;
+/// What one entry carries at most, in bytes; a single larger request goes alone.
 const ENTRY_BYTES_MAX: usize = 512 << 10;
 /// How often it is looked whether the lease still holds, by whoever waits.
 const LEASE_LOOK: Duration = Duration::from_millis(10);
@@ -143,16 +144,21 @@ impl Drop for Going {
 }
 
 /// What goes into the next entry.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Pack {
+    requests_max: usize,
     requests: Vec<(Request, Bytes)>,
     answers: Vec<Answer>,
     bytes: usize,
 }
 
 impl Pack {
+    fn of_at_most(requests_max: usize) -> Pack {
+        Pack { requests_max, requests: Vec::new(), answers: Vec::new(), bytes: 0 }
+    }
+
     fn has_room(&self) -> bool {
-        self.requests.len() < ENTRY_REQUESTS_MAX && self.bytes < ENTRY_BYTES_MAX
+        self.requests.len() < self.requests_max && self.bytes < ENTRY_BYTES_MAX
     }
 
     /// Gives back what is too large beside the others. Alone, everything may go.
@@ -177,7 +183,8 @@ pub(crate) async fn serve(
     mut stamps: Stamps,
     over: impl Future<Output = ()>,
 ) {
-    let entries = Arc::new(Semaphore::new(UNDER_WAY_MAX));
+    let requests_max = inner.config.entry_requests_max;
+    let entries = Arc::new(Semaphore::new(UNDER_WAY_MAX.max(REQUESTS_UNDER_WAY_MIN / requests_max.max(1))));
     let under_way = Arc::new(UnderWay::default());
     let mut queue = inner.queue.receiver.lock().await;
     let mut left_over: Option<Waiting> = None;
@@ -202,7 +209,7 @@ pub(crate) async fn serve(
                 () = tokio::time::sleep_until(last_entry + inner.config.tick_every) => None,
             },
         };
-        let mut pack = Pack::default();
+        let mut pack = Pack::of_at_most(requests_max);
         let mut look = pin!(tokio::time::sleep(LEASE_LOOK));
         let mut next = first;
         while let Some(waiting) = next.take() {
@@ -308,6 +315,7 @@ mod tests {
     use loadline_state_machine::Actor;
 
     use super::*;
+    use crate::config::ENTRY_REQUESTS_MAX;
 
     #[test]
     fn a_full_queue_turns_requests_away_and_takes_them_again_when_there_is_room() {
@@ -353,14 +361,14 @@ mod tests {
             answer: oneshot::channel().0,
             room: Room(Arc::default(), 0),
         };
-        let mut pack = Pack::default();
+        let mut pack = Pack::of_at_most(ENTRY_REQUESTS_MAX);
         assert!(pack.add(waiting(1)).is_none());
         assert!(pack.add(waiting(ENTRY_BYTES_MAX)).is_some_and(|it| it.encoded.len() == ENTRY_BYTES_MAX));
         assert!(pack.has_room() && pack.requests.len() == 1);
-        let mut pack = Pack::default();
+        let mut pack = Pack::of_at_most(ENTRY_REQUESTS_MAX);
         assert!(pack.add(waiting(ENTRY_BYTES_MAX + 1)).is_none());
         assert!(!pack.has_room());
-        let mut pack = Pack::default();
+        let mut pack = Pack::of_at_most(ENTRY_REQUESTS_MAX);
         assert!((0..ENTRY_REQUESTS_MAX).all(|_| pack.has_room() && pack.add(waiting(1)).is_none()));
         assert!(!pack.has_room());
     }

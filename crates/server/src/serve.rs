@@ -346,6 +346,7 @@ fn node_config(config: &ServerConfig) -> NodeConfig {
         },
         snapshot_every: config.snapshot_every,
         keep_entries: config.keep_entries,
+        entry_requests_max: usize::try_from(config.entry_requests_max).unwrap_or(usize::MAX),
         disk_reserve_bytes: config.disk_reserve,
         tick_every: config.tick_every,
         ..NodeConfig::new(&config.name, &config.advertise)

@@ -170,20 +170,25 @@ impl<'a> Work<'a> {
     /// What is planned must be the same on every node, and only who calls a backend knows what it can do. So it is put into the log
     /// as soon as it differs from what stands there, one backend after the other.
     fn describe_what_is_new(&mut self, state: &State) {
-        if self.describing.is_some() || !self.tenure.may_act() {
+        if self.describing.is_some() {
             return;
         }
         let fenced = self.lanes.values().filter(|lane| lane.quiet_since().is_some());
         let keeps = |lane: &Lane| lane.backend.capabilities().checkpoints;
         let mut news = fenced.filter(|lane| keeps(lane) != state.keeps_checkpoints(&lane.name));
         let Some(lane) = news.next() else { return };
+        let again_in = self.executor.settings.acting.retry_longest;
+        if !self.tenure.may_act() {
+            // Nothing else says when the lease is back, and there may be no action for a long time.
+            self.describing = Some(Box::pin(tokio::time::sleep(again_in)));
+            return;
+        }
         let command = Command::DescribeBackend {
             epoch: self.tenure.epoch(),
             backend: lane.name.clone(),
             checkpoints: keeps(lane),
         };
         let group = Arc::clone(&self.executor.group);
-        let again_in = self.executor.settings.acting.retry_longest;
         self.describing = Some(Box::pin(async move {
             match group.record(vec![command]).await {
                 // Until it is applied here, it would look as if it had yet to be said.

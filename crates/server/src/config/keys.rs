@@ -131,6 +131,12 @@ pub static KEYS: &[Key] = &[
         field: Field::Count(|c| &mut c.keep_entries, 0, 10_000_000),
     },
     Key {
+        name: "entry_requests_max",
+        default: "1024",
+        help: "Requests that one log entry carries at most. 1: each has an entry, and a hash, of its own, at the cost of speed.",
+        field: Field::Count(|c| &mut c.entry_requests_max, 1, 1_024),
+    },
+    Key {
         name: "disk_reserve",
         default: "256MiB",
         help: "Free disk below which writes are refused. Votes and heartbeats go on.",
@@ -421,6 +427,7 @@ impl Default for ServerConfig {
             install_snapshot_timeout: zero,
             snapshot_every: 0,
             keep_entries: 0,
+            entry_requests_max: 0,
             disk_reserve: 0,
             tick_every: zero,
             shutdown_grace: zero,

@@ -37,6 +37,7 @@ pub struct ServerConfig {
     pub install_snapshot_timeout: Duration,
     pub snapshot_every: u64,
     pub keep_entries: u64,
+    pub entry_requests_max: u64,
     pub disk_reserve: u64,
     pub tick_every: Duration,
     pub shutdown_grace: Duration,
