@@ -24,10 +24,31 @@ pub(super) struct Yardstick {
     files: Vec<File>,
     bytes: Vec<u8>,
     calls: HealthClient<Channel>,
-    synced: Vec<Duration>,
-    answered: Vec<Duration>,
+    synced: Times,
+    answered: Times,
     /// Ends the server with it.
     _server: std::sync::mpsc::Sender<()>,
+}
+
+/// How long something took, every time.
+#[derive(Debug, Default)]
+struct Times {
+    all: Vec<Duration>,
+    /// Those from here on are of the benchmark that is under way.
+    begins: usize,
+}
+
+impl Times {
+    fn p50_ms(&self) -> f64 {
+        at(&self.all[self.begins..], 50)
+    }
+}
+
+/// To the thousandth.
+fn at(took: &[Duration], percent: usize) -> f64 {
+    let mut sorted = took.to_vec();
+    sorted.sort_unstable();
+    (millis(percentile(&sorted, percent)) * 1_000.0).round() / 1_000.0
 }
 
 impl Yardstick {
@@ -43,8 +64,20 @@ impl Yardstick {
             .await
             .map_err(|error| Failed::new(Exit::Failure, format!("loopback cannot be measured: {error}")))?;
         let calls = HealthClient::new(channel);
-        let (synced, answered) = (Vec::new(), Vec::new());
+        let (synced, answered) = (Times::default(), Times::default());
         Ok(Yardstick { files, bytes: vec![0x5a; bytes], calls, synced, answered, _server: server })
+    }
+
+    /// What comes from now on is another benchmark's. A quiet minute of the one before is no measure for it.
+    pub(super) fn begin(&mut self) {
+        for times in [&mut self.synced, &mut self.answered] {
+            times.begins = times.all.len();
+        }
+    }
+
+    /// So many syncs, and so many ways there and back, while this benchmark was under way.
+    pub(super) fn floor_ms(&self, syncs: f64, round_trips: f64) -> f64 {
+        syncs * self.synced.p50_ms() + round_trips * self.answered.p50_ms()
     }
 
     /// One more round of both, each for so long.
@@ -62,28 +95,25 @@ impl Yardstick {
         });
         let broke = |_| Failed::new(Exit::Failure, "a writer of the baseline broke down");
         for took in syncing.await.map_err(|error| Failed::new(Exit::Failure, error.to_string()))? {
-            self.synced.extend(took.map_err(broke)??);
+            self.synced.all.extend(took.map_err(broke)??);
         }
         let until = Instant::now() + lasts;
         while Instant::now() < until {
             let began = Instant::now();
             let asked = self.calls.check(HealthCheckRequest { service: String::new() }).await;
             asked.map_err(|status| Failed::new(Exit::Failure, format!("loopback: {}", status.message())))?;
-            self.answered.push(began.elapsed());
+            self.answered.all.push(began.elapsed());
         }
         Ok(())
     }
 
     pub(super) fn baseline(&self, etcd_version: Option<String>) -> Baseline {
-        let (mut synced, mut answered) = (self.synced.clone(), self.answered.clone());
-        synced.sort_unstable();
-        answered.sort_unstable();
-        let at = |sorted: &[Duration], percent| (millis(percentile(sorted, percent)) * 1_000.0).round() / 1_000.0;
+        let (synced, answered) = (&self.synced.all, &self.answered.all);
         Baseline {
-            fdatasync_p50_ms: at(&synced, 50),
-            fdatasync_p99_ms: at(&synced, 99),
-            round_trip_p50_ms: at(&answered, 50),
-            round_trip_p99_ms: at(&answered, 99),
+            fdatasync_p50_ms: at(synced, 50),
+            fdatasync_p99_ms: at(synced, 99),
+            round_trip_p50_ms: at(answered, 50),
+            round_trip_p99_ms: at(answered, 99),
             etcd_version,
         }
     }
@@ -138,6 +168,22 @@ mod tests {
         yardstick.measure(Duration::from_millis(5)).await.expect("measured");
         let baseline = yardstick.baseline(None);
         assert!(baseline.fdatasync_p50_ms > 0.0 && baseline.round_trip_p50_ms > 0.0, "{baseline:?}");
-        assert!(baseline.floor_ms(1.0, 2.0) > baseline.round_trip_p50_ms * 2.0);
+        assert!(yardstick.floor_ms(1.0, 2.0) > baseline.round_trip_p50_ms * 2.0);
+    }
+
+    #[tokio::test]
+    async fn a_benchmark_is_held_against_what_was_measured_during_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut yardstick = Yardstick::new(folder.path(), 256).await.expect("a yardstick");
+        let times = |yardstick: &mut Yardstick, ms| {
+            yardstick.synced.all.push(Duration::from_millis(ms));
+            yardstick.answered.all.push(Duration::from_millis(ms));
+        };
+        times(&mut yardstick, 1);
+        times(&mut yardstick, 1);
+        yardstick.begin();
+        times(&mut yardstick, 10);
+        assert!((yardstick.floor_ms(1.0, 2.0) - 30.0).abs() < 1e-9);
+        assert!((yardstick.baseline(None).fdatasync_p50_ms - 1.0).abs() < 1e-9, "the whole run");
     }
 }

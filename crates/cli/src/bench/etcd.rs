@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::process::Command;
 use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
 
 use self::wire::kv_client::KvClient;
 use self::wire::maintenance_client::MaintenanceClient;
-use super::processes::{Running, free_ports, make_folder};
+use super::processes::{Running, bound_to_this, free_ports, make_folder, on_path};
 use crate::exit::{Exit, Failed};
 
 #[allow(missing_debug_implementations, unreachable_pub, unused_qualifications)]
@@ -20,6 +19,8 @@ pub(super) mod wire {
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);
+/// No call takes as long as this; one that does is a failed benchmark, not one that never ends.
+const CALL_MAX: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -45,14 +46,13 @@ pub(super) fn find(wanted: Option<&Path>) -> Option<PathBuf> {
     if let Some(path) = wanted {
         return path.is_file().then(|| path.to_owned());
     }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join("etcd")).find(|path| path.is_file())
+    on_path("etcd")
 }
 
 impl Etcd {
     /// With its own defaults: heartbeats, elections, and an fdatasync before every answer.
-    pub(super) async fn start(binary: &Path, parent: &Path) -> Result<Etcd, Failed> {
-        let folder = make_folder(parent, "etcd")?;
+    pub(super) async fn start(binary: &Path, parent: &Path, name: &str) -> Result<Etcd, Failed> {
+        let folder = make_folder(parent, name)?;
         let ports = free_ports(6)?;
         let members: Vec<Member> = (0..3)
             .map(|number| Member {
@@ -75,7 +75,7 @@ impl Etcd {
 
     pub(super) fn start_member(&mut self, place: usize) -> Result<(), Failed> {
         let member = &mut self.members[place];
-        let mut command = Command::new(&self.binary);
+        let mut command = bound_to_this(&self.binary);
         command
             .args(["--name", &member.name, "--logger", "zap", "--log-level", "error"])
             .arg("--data-dir")
@@ -152,8 +152,8 @@ impl Etcd {
 }
 
 async fn connect(url: &str) -> Result<Channel, tonic::transport::Error> {
-    let endpoint = Endpoint::from_shared(url.to_owned())?.tcp_nodelay(true).connect_timeout(Duration::from_secs(1));
-    endpoint.connect().await
+    let endpoint = Endpoint::from_shared(url.to_owned())?.tcp_nodelay(true).timeout(CALL_MAX);
+    endpoint.connect_timeout(Duration::from_secs(1)).connect().await
 }
 
 /// One connection to one member, for as many callers as share it.

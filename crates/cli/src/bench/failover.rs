@@ -19,7 +19,7 @@ use super::group::Group;
 use super::react::{asleep, backend, react};
 use super::receiver::Receiver;
 use super::rows::Row;
-use super::stage::{Stage, value};
+use super::stage::{Beside, Stage, value};
 use super::write::pause;
 use crate::exit::{Exit, Failed};
 
@@ -35,6 +35,7 @@ const WRITE_MS_MAX: f64 = 1_500.0;
 const CALL_LATER_MS_MAX: f64 = 500.0;
 
 pub(super) async fn measure(kills: u32, stage: &mut Stage<'_>) -> Result<Vec<Row>, Failed> {
+    stage.begin("failover", Beside::Etcd).await?;
     stage.tell("failover: starting three nodes and a receiver");
     let receiver = Receiver::start().await?;
     let arguments = backend(stage.folder(), &receiver)?;

@@ -8,6 +8,7 @@ use tokio::process::Command;
 use tokio::time::Instant;
 
 use super::processes::{Running, free_ports, make_folder};
+use super::scale::caught_up;
 use crate::exit::{Exit, Failed};
 
 /// How long a group may take to elect somebody: debug builds on a busy machine are slow.
@@ -123,6 +124,19 @@ impl Group {
             Some(mut running) => running.kill().await,
             None => Ok(()),
         }
+    }
+
+    /// Starts one node again, which is told this besides from now on, and waits until it is where it was.
+    pub(super) async fn restart_with(&mut self, place: usize, argument: &str) -> Result<(), Failed> {
+        let last = self.client()?.status().await?.applied_index;
+        if !self.arguments.iter().any(|it| it == argument) {
+            self.arguments.push(argument.to_owned());
+        }
+        self.kill(place).await?;
+        self.start_node(place)?;
+        caught_up(&self.nodes[place].endpoint, last).await?;
+        self.leader().await?;
+        Ok(())
     }
 
     /// One connection to these endpoints, for as many callers as share it.

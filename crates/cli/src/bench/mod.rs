@@ -39,6 +39,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
 
 use self::rows::{Row, Suite};
 use self::scale::Scale;
@@ -108,7 +109,7 @@ pub(crate) struct ReactArgs {
     #[command(flatten)]
     stage: StageArgs,
     /// Samples in one round, idle and again under load
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     samples: u32,
 }
 
@@ -154,7 +155,7 @@ pub(crate) struct AllArgs {
     #[command(flatten)]
     scale: Scale,
     /// Samples of `react` in one round
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     samples: u32,
     /// How often `failover` kills a leader
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
@@ -187,7 +188,14 @@ pub(crate) fn run(what: &Bench, format: Format, console: &mut Console) -> Result
         Bench::Sql(args) => &args.stage,
         Bench::All(args) => &args.stage,
     };
-    let suite = runtime()?.block_on(whole(what, stage, console))?;
+    let suite = runtime()?.block_on(async {
+        let interrupted = interrupted()?;
+        tokio::select! {
+            suite = whole(what, stage, console) => suite,
+            // What it has started and put into its folder goes with it.
+            () = interrupted => Err(Failed::new(Exit::Failure, "interrupted")),
+        }
+    })?;
     if let Some(path) = &stage.json {
         write_file(path, &suite.shown(Format::Json)?)?;
     }
@@ -199,6 +207,17 @@ pub(crate) fn run(what: &Bench, format: Format, console: &mut Console) -> Result
     }
     console.data(&suite.shown(format)?)?;
     if suite.missing.is_empty() { Ok(()) } else { Err(Failed::new(Exit::Failure, suite.missing.join("\n  "))) }
+}
+
+/// Returns when somebody wants this to end.
+fn interrupted() -> Result<impl Future<Output = ()>, Failed> {
+    let [mut interrupt, mut terminate] = [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
 }
 
 /// As many threads as a busy caller of either side would have.

@@ -4,10 +4,14 @@ use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use tokio::process::{Child, Command};
 
 use crate::exit::{Exit, Failed};
+
+/// A killed process is gone within this, or the disk hangs.
+const GONE_WITHIN: Duration = Duration::from_secs(2);
 
 /// One process, with what it says in a file.
 #[derive(Debug)]
@@ -51,6 +55,31 @@ impl Running {
             }
         }
     }
+}
+
+/// However the benchmark ends: what a process still writes into the folder would keep it from being removed.
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.start_kill();
+        let began = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) && began.elapsed() < GONE_WITHIN {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// A command for a program that would go on if this one were killed: the kernel ends it then, where there is a program that says so.
+pub(super) fn bound_to_this(program: &Path) -> Command {
+    let Some(setpriv) = on_path("setpriv") else { return Command::new(program) };
+    let mut command = Command::new(setpriv);
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command
+}
+
+/// Where a program of this name is.
+pub(super) fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
 /// Ports that are free now. All are held until all are found, so that none comes twice.

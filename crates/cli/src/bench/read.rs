@@ -13,7 +13,7 @@ use super::etcd::{Etcd, EtcdClient};
 use super::figures::{Figures, Sample};
 use super::group::Group;
 use super::rows::Row;
-use super::stage::{Stage, VALUE_BYTES, cluster_name, connections, create_clusters, shared};
+use super::stage::{Beside, Stage, VALUE_BYTES, cluster_name, connections, create_clusters, shared};
 use super::write::{KEYS, picked};
 use crate::exit::Failed;
 
@@ -22,6 +22,7 @@ const RATIO_MIN: f64 = 1.0;
 const GOAL_CLIENTS: usize = 64;
 
 pub(super) async fn measure(clients: &[usize], stage: &mut Stage<'_>) -> Result<Vec<Row>, Failed> {
+    stage.begin("read", Beside::Etcd).await?;
     stage.tell("read: starting three nodes");
     let mut group = Group::start(stage.folder(), "read", &[]).await?;
     create_clusters(&group.client()?, KEYS).await?;

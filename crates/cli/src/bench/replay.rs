@@ -13,7 +13,7 @@ use super::figures::median;
 use super::group::Group;
 use super::rows::Row;
 use super::signals::{self, Mix};
-use super::stage::{Stage, create_clusters};
+use super::stage::{Beside, Stage, create_clusters};
 use super::write::{KEYS, pauses};
 use crate::exit::{Exit, Failed};
 
@@ -22,6 +22,7 @@ const RATIO_MIN: f64 = 0.7;
 const CALLERS: usize = 16;
 
 pub(super) async fn measure(stage: &mut Stage<'_>) -> Result<Vec<Row>, Failed> {
+    stage.begin("replay", Beside::Nothing).await?;
     stage.tell("replay: making a history");
     let mut group = Group::start(stage.folder(), "replay", &[]).await?;
     create_clusters(&group.client()?, KEYS).await?;

@@ -23,10 +23,20 @@ impl Suite {
             Format::Json => pretty(self),
             Format::Yaml => yaml_documents(&[self]),
             Format::Table | Format::Wide => {
-                Ok(format!("{}\n{}", self.baseline.line(), list(format, "rows", None, &self.rows)?))
+                let rows = list(format, "rows", None, &self.rows)?;
+                Ok(format!("{}\n{rows}{}", self.baseline.line(), self.mixes()))
             }
             _ => list(format, "rows", None, &self.rows),
         }
+    }
+}
+
+impl Suite {
+    /// A line for each mix: the same for all rows that follow each other with it.
+    fn mixes(&self) -> String {
+        let mut mixes: Vec<&str> = self.rows.iter().filter_map(|row| row.mix.as_deref()).collect();
+        mixes.dedup();
+        mixes.into_iter().map(|mix| format!("{mix}\n")).collect()
     }
 }
 
@@ -44,11 +54,6 @@ pub(super) struct Baseline {
 }
 
 impl Baseline {
-    /// So many syncs, and so many ways there and back.
-    pub(super) fn floor_ms(&self, syncs: f64, round_trips: f64) -> f64 {
-        syncs * self.fdatasync_p50_ms + round_trips * self.round_trip_p50_ms
-    }
-
     fn line(&self) -> String {
         let etcd = self.etcd_version.as_deref().map_or("without etcd".to_owned(), |version| format!("etcd {version}"));
         format!(
@@ -74,6 +79,12 @@ pub(super) struct Row {
     pub(super) ratio: Option<f64>,
     /// What the ratio is to.
     pub(super) against: Option<String>,
+    /// The same in milliseconds, where it was measured with disk and loopback while this was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) against_ms: Option<f64>,
+    /// What was asked for, where a name does not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) mix: Option<String>,
     pub(super) goal: Option<String>,
     /// Nothing: there is no goal, or what it is measured against was not there.
     pub(super) met: Option<bool>,
@@ -106,6 +117,16 @@ impl Row {
         Row { against: Some(what.to_owned()), ratio: ratio.map(hundredths), ..self }
     }
 
+    /// The p50 over the least that it can be.
+    pub(super) fn p50_against(self, what: &str, floor_ms: f64) -> Row {
+        let ratio = self.figures.map(|figures| figures.p50_ms / floor_ms);
+        Row { against_ms: Some(thousandths(floor_ms)), ..self.against(what, ratio) }
+    }
+
+    pub(super) fn of_mix(self, mix: &str) -> Row {
+        Row { mix: Some(mix.to_owned()), ..self }
+    }
+
     /// Ours over etcd's.
     pub(super) fn rate_against_etcd(self) -> Row {
         let ratio = self.figures.zip(self.etcd).map(|(ours, etcd)| ours.ops_per_s / etcd.ops_per_s);
@@ -130,6 +151,10 @@ impl Row {
 /// To the hundredth: more is noise.
 fn hundredths(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
+}
+
+fn thousandths(value: f64) -> f64 {
+    (value * 1_000.0).round() / 1_000.0
 }
 
 impl View for Row {

@@ -6,7 +6,8 @@
 //! many clusters in each group, because a cluster is evaluated once for an entry, however many signals the entry has of it. They
 //! begin when the nodes are at rest: what the making of so many clusters leaves to do is no part of a signal. The largest group then tells
 //! what a process needs, and what snapshots, a restart and a new node take. A restart finds the last snapshot and, since then, as
-//! many reports of one observation as were asked for, packed into entries as they came.
+//! many reports of one observation as were asked for, packed into entries as they came; and once more as many, each in an entry of
+//! its own.
 
 use std::time::Duration;
 
@@ -19,6 +20,9 @@ use loadline_client::v1::{
     HydrationSeen, Observation, ReplicaSeen, ReportSignalsRequest, Size, Strategy, StrategyTarget, cluster_signals,
 };
 use loadline_client::{Client, SnapshotPart, Writing};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::drive::closed_loop;
@@ -30,7 +34,7 @@ use super::react::backend;
 use super::receiver::Receiver;
 use super::rows::Row;
 use super::signals::{self, Mix};
-use super::stage::{Stage, cluster_name, set_setting, value};
+use super::stage::{Beside, Stage, cluster_name, connections, set_setting, shared, value};
 use super::write::{pause, picked};
 use crate::exit::{Exit, Failed};
 
@@ -45,6 +49,9 @@ const STRATEGIES: [(&str, &str, &str); 4] = [
 const CLUSTERS_AT_ONCE: usize = 200;
 /// Callers that write while a snapshot is taken.
 pub(super) const WRITERS: usize = 16;
+/// Callers that report one by one.
+const CALLERS: usize = 256;
+const TOLD_EVERY: Duration = Duration::from_secs(5);
 /// Nobody waits longer for a node to catch up.
 const PATIENCE: Duration = Duration::from_secs(300);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -76,6 +83,7 @@ struct World {
 }
 
 pub(super) async fn measure(scale: &Scale, stage: &mut Stage<'_>) -> Result<Vec<Row>, Failed> {
+    stage.begin("scale", Beside::Nothing).await?;
     let mut sizes = scale.sizes.clone();
     sizes.sort_unstable();
     sizes.dedup();
@@ -208,9 +216,16 @@ async fn whole_process(
     for _ in 0..stage.args.rounds {
         stage.yardstick().await?;
         without.push(writes(&client, clusters, stage.args.lasts).await?);
-        let saving = tokio::spawn(save_again_and_again(client.clone()));
-        with.push(writes(&client, clusters, stage.args.lasts).await?);
-        saving.abort();
+        let saved = Arc::new(AtomicU64::new(0));
+        let mut saving = JoinSet::new();
+        saving.spawn(save_again_and_again(client.clone(), saved.clone()));
+        with.push(tokio::select! {
+            measured = writes(&client, clusters, stage.args.lasts) => measured?,
+            ended = saving.join_next() => return Err(not_saved(&format!("{ended:?}"))),
+        });
+        if saved.load(Ordering::Relaxed) == 0 {
+            return Err(not_saved("none was done in time; try a longer --for"));
+        }
     }
     let plain = Figures::of(&without);
     let row = named(Row::new("scale write during snapshots", Some(WRITERS), Figures::of(&with)));
@@ -220,30 +235,54 @@ async fn whole_process(
 
     let follower = (0..group.nodes().len()).find(|place| *place != leader).unwrap_or_default();
     stage.tell(&format!("scale: {} reports before a restart", scale.since));
-    // A node takes its own snapshots. Without one the restart would make every cluster once more, too.
-    save(&Group::connect([group.nodes()[follower].endpoint.as_str()])?).await?;
+    let from = restart_from(group, follower).await?;
     many_reports(&group.nodes()[leader].endpoint, clusters, scale.since).await?;
-    stage.tell("scale: a restart");
-    let last = client.status().await?.applied_index;
-    group.kill(follower).await?;
-    let began = Instant::now();
-    group.start_node(follower)?;
-    let endpoint = group.nodes()[follower].endpoint.clone();
-    caught_up(&endpoint, last).await?;
-    let seconds = began.elapsed().as_secs_f64();
-    rows.push(
-        named(Row::of_value("scale restart", seconds, "s"))
-            .against(&format!("with {} reports since the snapshot", scale.since), None)
-            .goal(&format!("<= {RESTART_S_MAX} s"), Some(seconds <= RESTART_S_MAX)),
-    );
+    let (seconds, entries) = restart(group, follower, from, stage).await?;
+    let row = named(Row::of_value("scale restart after reports", seconds, "s"));
+    let what = format!("{} reports in {entries} entries since the snapshot", scale.since);
+    rows.push(row.against(&what, None).goal(&format!("<= {RESTART_S_MAX} s"), Some(seconds <= RESTART_S_MAX)));
+
+    // As they come, many requests share an entry. Here each has one of its own.
+    for place in 0..group.nodes().len() {
+        group.restart_with(place, "--entry-requests-max=1").await?;
+    }
+    group.leader().await?;
+    let follower = (group.leader().await? + 1) % group.nodes().len();
+    let from = restart_from(group, follower).await?;
+    many_entries(group, clusters, scale.since, stage).await?;
+    let (seconds, entries) = restart(group, follower, from, stage).await?;
+    let row = named(Row::of_value("scale restart after entries", seconds, "s"));
+    let what = format!("{entries} entries of a report each since the snapshot");
+    rows.push(row.against(&what, None).goal(&format!("<= {RESTART_S_MAX} s"), Some(seconds <= RESTART_S_MAX)));
 
     stage.tell("scale: a new node");
-    let last = client.status().await?.applied_index;
+    let last = group.client()?.status().await?.applied_index;
     let began = Instant::now();
     let endpoint = group.start_joiner()?;
     caught_up(&endpoint, last).await?;
     rows.push(named(Row::of_value("scale new node", began.elapsed().as_secs_f64(), "s")));
     Ok(rows)
+}
+
+/// The node takes its own snapshot: without one the restart would make every cluster once more, too. Gives the index of it.
+async fn restart_from(group: &Group, follower: usize) -> Result<u64, Failed> {
+    let client = Group::connect([group.nodes()[follower].endpoint.as_str()])?;
+    save(&client).await?;
+    Ok(client.status().await?.applied_index)
+}
+
+/// How long this node takes until it has applied everything there is, and how many entries that are.
+async fn restart(group: &mut Group, place: usize, from: u64, stage: &mut Stage<'_>) -> Result<(f64, u64), Failed> {
+    stage.tell("scale: a restart");
+    let last = group.client()?.status().await?.applied_index;
+    let endpoint = group.nodes()[place].endpoint.clone();
+    // Whoever was behind would have less to do.
+    caught_up(&endpoint, last).await?;
+    group.kill(place).await?;
+    let began = Instant::now();
+    group.start_node(place)?;
+    caught_up(&endpoint, last).await?;
+    Ok((began.elapsed().as_secs_f64(), last - from))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "bytes of a process or a file")]
@@ -278,10 +317,15 @@ async fn save(client: &Client) -> Result<u64, Failed> {
     Ok(bytes)
 }
 
-async fn save_again_and_again(client: Client) -> Result<(), Failed> {
+async fn save_again_and_again(client: Client, saved: Arc<AtomicU64>) -> Result<(), Failed> {
     loop {
         save(&client).await?;
+        saved.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+fn not_saved(why: &str) -> Failed {
+    Failed::new(Exit::Failure, format!("no snapshots were taken beside the writes: {why}"))
 }
 
 pub(super) async fn writes(client: &Client, clusters: u32, lasts: Duration) -> Result<Sample, Failed> {
@@ -313,8 +357,46 @@ async fn many_reports(endpoint: &str, clusters: u32, count: u64) -> Result<(), F
     Ok(())
 }
 
+/// As many reports of one observation, each asked for by itself.
+async fn many_entries(group: &mut Group, clusters: u32, count: u64, stage: &mut Stage<'_>) -> Result<(), Failed> {
+    let endpoint = group.leader_endpoint().await?;
+    let connections: Vec<Client> =
+        (0..connections(CALLERS)).map(|_| Group::connect([endpoint.as_str()])).collect::<Result<_, _>>()?;
+    let mix = Mix { clusters, per_report: 1, collectors: 1, under_way: 1, at_once: None };
+    let sent = Arc::new(AtomicU64::new(0));
+    let mut callers = JoinSet::new();
+    for (caller, client) in shared(&connections, CALLERS).into_iter().enumerate() {
+        let (mix, sent) = (mix.clone(), sent.clone());
+        callers.spawn(async move {
+            for sequence in 1.. {
+                let number = sent.fetch_add(1, Ordering::Relaxed);
+                if number >= count {
+                    break;
+                }
+                let clusters = signals::report(&mix, 0, number);
+                let collector = format!("bench-entries-{caller}");
+                client.report_signals(ReportSignalsRequest { collector, sequence, clusters }).await?;
+            }
+            Ok::<_, Failed>(())
+        });
+    }
+    let mut tell = tokio::time::interval(TOLD_EVERY);
+    loop {
+        tokio::select! {
+            ended = callers.join_next() => match ended {
+                None => return Ok(()),
+                Some(ended) => ended.map_err(|error| Failed::new(Exit::Failure, format!("a caller broke down: {error}")))??,
+            },
+            _ = tell.tick() => {
+                let sent = sent.load(Ordering::Relaxed).min(count);
+                stage.tell(&format!("scale: {sent} of {count} entries before a restart"));
+            }
+        }
+    }
+}
+
 /// The ladder, the clusters with their strategies, and what a collector sees of them.
-async fn build(client: &Client, clusters: u32) -> Result<(), Failed> {
+pub(super) async fn build(client: &Client, clusters: u32) -> Result<(), Failed> {
     let size = |name: &str| Size { name: name.to_owned(), slots: 1, price_micros_per_hour: 1, ..Size::default() };
     let mut first: Vec<Change> = SIZES
         .iter()

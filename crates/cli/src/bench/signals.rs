@@ -21,7 +21,8 @@ use super::etcd::{Etcd, EtcdClient};
 use super::figures::{Figures, Sample};
 use super::group::Group;
 use super::rows::Row;
-use super::stage::{Stage, cluster_name, connections, create_clusters, shared};
+use super::scale::build;
+use super::stage::{Beside, Stage, cluster_name, connections, shared};
 use super::world::mix;
 use crate::exit::{Exit, Failed};
 
@@ -57,6 +58,15 @@ pub(crate) struct Mix {
 const REPORTS_AT_ONCE: u64 = 64;
 
 impl Mix {
+    fn in_words(&self) -> String {
+        let Mix { clusters, per_report, collectors, under_way, .. } = self;
+        format!(
+            "signals: {clusters} clusters with four strategies each, picked evenly; half activity, half a metric; {collectors} \
+             collectors, each with a stream and {under_way} reports of {per_report} observations under way; a cluster is evaluated once \
+             per entry. etcd: {ETCD_CALLERS} clients"
+        )
+    }
+
     /// Which cluster an observation is about, in the report of this number of its collector. The collectors keep about the same
     /// pace, so that what they tell at one moment is about the same clusters.
     fn cluster(&self, number: u64, picked: u64) -> u64 {
@@ -69,9 +79,10 @@ impl Mix {
 }
 
 pub(super) async fn measure(mix: &Mix, stage: &mut Stage<'_>) -> Result<Vec<Row>, Failed> {
+    stage.begin("signals", Beside::Etcd).await?;
     stage.tell("signals: starting three nodes");
     let mut group = Group::start(stage.folder(), "signals", &[]).await?;
-    create_clusters(&group.client()?, mix.clusters).await?;
+    build(&group.client()?, mix.clusters).await?;
     let lasts = stage.args.lasts;
     // Both take memory in their first seconds that they keep from then on.
     stage.tell("signals: not measured yet");
@@ -98,6 +109,7 @@ pub(super) async fn measure(mix: &Mix, stage: &mut Stage<'_>) -> Result<Vec<Row>
             .with_clusters(mix.clusters)
             .beside(Figures::of(etcd))
             .rate_against_etcd()
+            .of_mix(&mix.in_words())
     };
     Ok(vec![
         row("signals, etcd one by one", &single).ratio_at_least(SINGLE_RATIO_MIN),
@@ -149,20 +161,32 @@ async fn stream(
 
 /// One report: every other observation is an activity, the rest are metrics. Those of two collectors differ by `collector`.
 pub(super) fn report(shape: &Mix, collector: u64, number: u64) -> Vec<ClusterSignals> {
+    let seen = |place, picked| if place % 2 == 0 { activity(picked) } else { metric(picked) };
+    report_of(shape, collector, number, seen)
+}
+
+/// One report of metrics only: an activity might wake a cluster.
+pub(super) fn metrics(shape: &Mix, number: u64) -> Vec<ClusterSignals> {
+    report_of(shape, 0, number, |_, picked| metric(picked))
+}
+
+fn activity(picked: u64) -> Seen {
+    Seen::Activity(ActivitySeen { idle_for_ms: Some(picked % 1_000) })
+}
+
+fn metric(picked: u64) -> Seen {
+    let value_milli = i64::try_from(picked % 1_000_000).unwrap_or_default();
+    Seen::Metric(MetricSeen { name: "queue_depth".to_owned(), value_milli })
+}
+
+fn report_of(shape: &Mix, collector: u64, number: u64, seen: impl Fn(u64, u64) -> Seen) -> Vec<ClusterSignals> {
     let first = collector.wrapping_add(number).wrapping_mul(u64::from(shape.per_report));
     (0..u64::from(shape.per_report))
         .map(|place| {
             let picked = mix(first.wrapping_add(place));
-            let seen = match place % 2 {
-                0 => Seen::Activity(ActivitySeen { idle_for_ms: Some(picked % 1_000) }),
-                _ => Seen::Metric(MetricSeen {
-                    name: "queue_depth".to_owned(),
-                    value_milli: i64::try_from(picked % 1_000_000).unwrap_or_default(),
-                }),
-            };
             ClusterSignals {
                 cluster: Some(cluster_signals::Cluster::Name(cluster_name(shape.cluster(number, picked)))),
-                observations: vec![Observation { age_ms: 0, seen: Some(seen) }],
+                observations: vec![Observation { age_ms: 0, seen: Some(seen(place, picked)) }],
             }
         })
         .collect()

@@ -21,7 +21,7 @@ use super::drive::closed_loop;
 use super::figures::{Figures, Sample};
 use super::group::Group;
 use super::rows::Row;
-use super::stage::{Stage, create_clusters, set_setting, value};
+use super::stage::{Beside, Stage, create_clusters, set_setting, value};
 use super::world::mix;
 use super::write::pause;
 use crate::exit::{Exit, Failed};
@@ -51,6 +51,7 @@ pub(crate) struct Asked {
 }
 
 pub(super) async fn measure(asked: &Asked, stage: &mut Stage<'_>) -> Result<Vec<Row>, Failed> {
+    stage.begin("sql", Beside::Nothing).await?;
     stage.tell("sql: starting three nodes");
     let mut group = Group::start(stage.folder(), "sql", &[]).await?;
     let leader = group.leader().await?;

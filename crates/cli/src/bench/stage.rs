@@ -24,7 +24,7 @@ use crate::text::parse_duration;
 pub(super) const VALUE_BYTES: usize = 200;
 /// What such a write is in a log: the value, the name, who asked, when, and the frame.
 const LOGGED_BYTES: usize = VALUE_BYTES + 100;
-/// Callers that share a connection. Both sides are called in the same way.
+/// Callers that share a connection, on both sides.
 const CALLERS_PER_CONNECTION: usize = 16;
 /// Changes in one transaction while a benchmark is set up.
 const CHANGES_AT_ONCE: usize = 500;
@@ -57,13 +57,24 @@ pub(crate) struct StageArgs {
 pub(super) struct Stage<'a> {
     pub(super) args: StageArgs,
     pub(super) console: &'a mut Console,
+    /// Of the benchmark that is under way, if it is compared with one.
     pub(super) etcd: Option<Etcd>,
     pub(super) yardstick: Yardstick,
     /// What could not be measured, and why.
     pub(super) missing: Vec<String>,
     machine: Machine,
     progress: ProgressBar,
+    /// The program to measure beside.
+    beside: Option<PathBuf>,
+    etcd_version: Option<String>,
     folder: TempDir,
+}
+
+/// What a benchmark is measured beside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beside {
+    Etcd,
+    Nothing,
 }
 
 impl<'a> Stage<'a> {
@@ -78,12 +89,9 @@ impl<'a> Stage<'a> {
             Failed::new(Exit::Failure, format!("{} cannot be used: {error}", parent.display())).hint("see --dir")
         })?;
         let progress = spinner(console);
-        let etcd = match etcd::find(args.etcd.as_deref()) {
+        let beside = match etcd::find(args.etcd.as_deref()) {
             _ if args.without_etcd => None,
-            Some(binary) => {
-                progress.set_message("starting etcd");
-                Some(Etcd::start(&binary, folder.path()).await?)
-            }
+            Some(binary) => Some(binary),
             None => {
                 if let Some(path) = &args.etcd {
                     return Err(Failed::usage(format!("--etcd {}: there is no such program", path.display())));
@@ -93,7 +101,32 @@ impl<'a> Stage<'a> {
             }
         };
         let yardstick = Yardstick::new(folder.path(), LOGGED_BYTES).await?;
-        Ok(Stage { args: args.clone(), console, etcd, yardstick, missing: Vec::new(), machine, progress, folder })
+        Ok(Stage {
+            args: args.clone(),
+            console,
+            etcd: None,
+            yardstick,
+            missing: Vec::new(),
+            machine,
+            progress,
+            beside,
+            etcd_version: None,
+            folder,
+        })
+    }
+
+    /// Begins one of the benchmarks: with an etcd as new as the nodes are, if it is measured beside one, with none otherwise, and with
+    /// a yardstick of its own.
+    pub(super) async fn begin(&mut self, name: &str, beside: Beside) -> Result<(), Failed> {
+        self.etcd = None;
+        self.yardstick.begin();
+        if let Some(binary) = self.beside.clone().filter(|_| beside == Beside::Etcd) {
+            self.tell(&format!("{name}: starting etcd"));
+            let etcd = Etcd::start(&binary, self.folder.path(), &format!("etcd-{name}")).await?;
+            self.etcd_version = Some(etcd.version.clone());
+            self.etcd = Some(etcd);
+        }
+        Ok(())
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -115,7 +148,7 @@ impl<'a> Stage<'a> {
     }
 
     pub(super) fn baseline(&self) -> Baseline {
-        self.yardstick.baseline(self.etcd.as_ref().map(|etcd| etcd.version.clone()))
+        self.yardstick.baseline(self.etcd_version.clone())
     }
 
     /// The result if it ended here.
