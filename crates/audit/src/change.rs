@@ -110,23 +110,45 @@ impl Change {
 
     /// What the statements ask for, computed from this state: the commands of one request. None if all is as asked already.
     pub fn commands(&self, state: &State, actor: &Actor) -> Result<Vec<Command>, ChangeError> {
+        Ok(self.asks(state, actor)?.commands)
+    }
+
+    /// The same, with what they have found nothing to do to.
+    pub(crate) fn asks(&self, state: &State, actor: &Actor) -> Result<Asked, ChangeError> {
         let mut transaction = Transaction::begin(actor.clone(), state.clone());
+        let mut unmet = Vec::new();
         for parsed in &self.statements {
             let wrong = |error: SqlError| ChangeError::of(&self.text, Some(parsed), &error);
             let wanted = match &parsed.statement {
                 Statement::Write(tree) => {
                     let write = Write::prepare(tree, &self.text, &default_search_path()).map_err(wrong)?;
-                    write.run(&source(transaction.state()), &[], Limits::default()).map_err(wrong)?.change
+                    let written = write.run(&source(transaction.state()), &[], Limits::default()).map_err(wrong)?;
+                    if written.rows == 0 && !inserts(parsed) {
+                        unmet.push(parsed.clone());
+                    }
+                    written.change
                 }
                 statement => change(statement, transaction.state()).map_err(wrong)?.unwrap_or_default(),
             };
             transaction.add(wanted, state.now()).map_err(wrong)?;
         }
-        if transaction.is_empty() {
-            return Ok(Vec::new());
-        }
-        Ok(transaction.commands())
+        let commands = if transaction.is_empty() { Vec::new() } else { transaction.commands() };
+        Ok(Asked { commands, unmet: Change { text: self.text.clone(), statements: unmet } })
     }
+}
+
+/// What a change asks for on one state.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) commands: Vec<Command>,
+    /// Those `UPDATE`s and `DELETE`s that are about no row of this state. On another one they may be about some.
+    pub(crate) unmet: Change,
+}
+
+/// An `INSERT` that writes no row has found it there: that is as asked.
+fn inserts(parsed: &Parsed) -> bool {
+    let verb = parsed.text.split_whitespace().next();
+    verb.is_some_and(|verb| verb.eq_ignore_ascii_case("INSERT"))
 }
 
 fn is_bracket(statement: &Statement) -> bool {
@@ -173,6 +195,20 @@ mod tests {
         let names: Vec<&str> = commands(text).unwrap().iter().map(Command::kind_name).collect();
         assert_eq!(names, ["SetSetting", "CreateCluster", "CreateStrategy"]);
         assert!(Change::parse("-- nothing at all\n").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_write_that_is_about_no_row_is_told_from_one_that_finds_all_as_it_asks() {
+        let on = "ALTER SYSTEM SET enable_auto_scaling = true; CREATE CLUSTER demo";
+        let strategy =
+            format!("{on}; CREATE SCALING STRATEGY FOR CLUSTER demo TYPE IDLE SUSPEND WITH (IDLE AFTER = '1h')");
+        let update =
+            "UPDATE mz_internal.mz_scaling_strategies SET enabled = false WHERE strategy_type = 'idle_suspend'";
+        for (before, unmet) in [(on, vec![update]), (strategy.as_str(), vec![])] {
+            let change = Change::parse(&format!("{before}; {update}")).unwrap();
+            let asked = change.asks(&State::new(), &Actor::new("somebody", "test")).unwrap();
+            assert_eq!(asked.unmet.statements().collect::<Vec<_>>(), unmet, "{before}");
+        }
     }
 
     #[track_caller]

@@ -31,7 +31,7 @@ pub(crate) mod tests;
 
 use std::sync::Arc;
 
-use loadline_state_machine::{Actor, Command, Span, State, Time};
+use loadline_state_machine::{Actor, Span, State, Time};
 
 pub use deeds::Difference;
 pub use learned::LearnedSize;
@@ -39,7 +39,7 @@ pub use lines::{CLUSTERS_MAX as CLUSTERS_WITH_LINES_MAX, Point};
 pub use report::{Backtest, ChangeEffect, ClusterLines, Fidelity, Lines, RunLines, Window};
 pub use tally::Figures;
 
-use crate::change::{Change, ChangeError};
+use crate::change::{Asked, Change, ChangeError};
 use crate::replay::{Moment, ReplayError, Start, Step, begin, replay};
 use crate::source::{Source, SourceError};
 use deeds::{Decided, Deed, InOrder, InTime, Side, deeds_of};
@@ -139,7 +139,7 @@ pub fn backtest(
     })?
     .state;
     // What it is about may be made later in the window. That it is refused is said if it still is in the end.
-    let first_try = trial.change.commands(&fork, &trial.actor);
+    let first_try = trial.change.asks(&fork, &trial.actor);
 
     let mut learned = Learned::beginning_with(&fork);
     let entries = window.last - before;
@@ -174,37 +174,50 @@ struct Runs<'a> {
     recorded: Tally,
     decided: Decided,
     unchanged: Model,
-    /// Nothing if nothing is changed.
+    /// Nothing if there is no change to try. One that turns out to change nothing has a run as well: that it does the same is the
+    /// answer.
     changed: Option<Model>,
+    /// What of the change is not made so far: all of it if it is refused, else the statements that are about no row yet.
+    rest: Change,
     /// Why the change is not made so far.
     refused: Option<ChangeError>,
-    /// After which entry it was made, and when; nothing if that was the beginning.
-    made_later: Option<(u64, Time)>,
+    /// Whether it has made anything other than it was.
+    made: bool,
+    /// What was made of it after the beginning of the window.
+    made_later: Vec<MadeLater>,
     fidelity: InOrder,
     effect: InTime,
     recorded_calls: u64,
     modelled_calls: u64,
 }
 
+/// Something of the change that could not be made at once.
+#[derive(Debug)]
+struct MadeLater {
+    /// After which entry it was made, and when.
+    index: u64,
+    at: Time,
+    was_refused: bool,
+}
+
 impl Runs<'_> {
     fn begin<'a>(
         fork: &State,
         learned: Arc<Learned>,
-        first_try: Result<Vec<Command>, ChangeError>,
+        first_try: Result<Asked, ChangeError>,
         window: Extent,
         trial: &'a Trial,
     ) -> Runs<'a> {
         let span = (window.from, window.to);
         let model = || Model::begin(fork, &learned, span);
         let unchanged = model();
-        let (changed, refused) = match first_try {
-            Ok(commands) if commands.is_empty() => (None, None),
-            Ok(commands) => {
-                let mut changed = model();
-                changed.make(commands, window.from, &trial.actor);
-                (Some(changed), None)
+        let mut changed = (!trial.change.is_empty()).then(model);
+        let (rest, refused, made) = match first_try {
+            Ok(Asked { commands, unmet }) => {
+                let made = changed.as_mut().is_some_and(|changed| changed.make(commands, window.from, &trial.actor));
+                (unmet, None, made)
             }
-            Err(refused) => (Some(model()), Some(refused)),
+            Err(refused) => (trial.change.clone(), Some(refused), false),
         };
         let effect = InTime::new(learned.entries_apart());
         Runs {
@@ -216,8 +229,10 @@ impl Runs<'_> {
             decided: Decided::at(fork),
             unchanged,
             changed,
+            rest,
             refused,
-            made_later: None,
+            made,
+            made_later: Vec::new(),
             learned,
             fidelity: InOrder::default(),
             effect,
@@ -235,7 +250,7 @@ impl Runs<'_> {
         if let Some(changed) = &mut self.changed {
             changed.feed(&given);
         }
-        if self.refused.is_some() && given.asks() {
+        if !self.rest.is_empty() && given.asks() {
             self.try_again(&given);
         }
         self.compare(&recorded, at);
@@ -245,12 +260,15 @@ impl Runs<'_> {
     /// Somebody has asked for something: perhaps it was what the change is about.
     fn try_again(&mut self, given: &Given) {
         let Some(changed) = &mut self.changed else { return };
-        match self.trial.change.commands(&changed.state, &self.trial.actor) {
+        match self.rest.asks(&changed.state, &self.trial.actor) {
             Err(refused) => self.refused = Some(refused),
-            Ok(commands) => {
-                changed.make(commands, given.at, &self.trial.actor);
-                self.refused = None;
-                self.made_later = Some((given.index, given.at));
+            Ok(Asked { commands, unmet }) => {
+                let was_refused = self.refused.take().is_some();
+                self.rest = unmet;
+                if !commands.is_empty() {
+                    self.made_later.push(MadeLater { index: given.index, at: given.at, was_refused });
+                    self.made |= changed.make(commands, given.at, &self.trial.actor);
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use loadline_state_machine::{
-    ActionId, ActionStatus, Actor, Applied, Call, ClusterId, ClusterRef, ClusterReport, Command, Entry, Event,
+    ActionId, ActionStatus, Actor, Applied, Call, Cause, ClusterId, ClusterRef, ClusterReport, Command, Entry, Event,
     LogIndex, Observation, Receipt, Request, Sealed, Seen, Span, State, TargetName, Time, apply,
 };
 
@@ -78,10 +78,10 @@ impl Model {
         }
     }
 
-    /// Makes the change that is tried. It was computed from the state of this run, so it is not refused.
-    pub(super) fn make(&mut self, change: Vec<Command>, at: Time, actor: &Actor) {
+    /// Makes the change that is tried. It was computed from the state of this run, so it is not refused. False: all was so already.
+    pub(super) fn make(&mut self, change: Vec<Command>, at: Time, actor: &Actor) -> bool {
         if change.is_empty() {
-            return;
+            return false;
         }
         let request = Request { actor: actor.clone(), request_id: None, commands: change };
         let applied = self.apply(at, vec![request], &[]);
@@ -90,6 +90,7 @@ impl Model {
                 self.renamed.insert(from.clone(), cluster.name.clone());
             }
         }
+        applied.causes.iter().any(|cause| matches!(cause, Cause::Request(_)))
     }
 
     /// What this run did since it was asked last.

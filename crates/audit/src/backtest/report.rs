@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use loadline_state_machine::{ClusterId, Span, State};
 use serde::Serialize;
 
-use super::Runs;
 use super::deeds::Difference;
 use super::learned::{CALL_DEFAULT, LearnedSize, START_UP_DEFAULT};
 use super::lines::{Lines as Kept, Point};
 use super::model::Model;
 use super::tally::{Figures, Tally};
+use super::{MadeLater, Runs};
 
 /// Clusters that are drawn on their own.
 const CLUSTERS_DRAWN_MAX: usize = 6;
@@ -244,10 +244,18 @@ fn assumptions(runs: &Runs<'_>) -> Vec<String> {
             runs.window.first
         ));
     }
-    if let Some((index, at)) = runs.made_later {
-        all.push(format!(
-            "The change is made after entry {index}, at {at}: before, the state refused it, because what it is about was not there."
-        ));
+    for MadeLater { index, at, was_refused } in &runs.made_later {
+        all.push(if *was_refused {
+            format!(
+                "The change is made after entry {index}, at {at}: before, the state refused it, because what it is about was not there."
+            )
+        } else {
+            format!("What met no row before is made after entry {index}, at {at}.")
+        });
+    }
+    if runs.refused.is_none() {
+        let never = |it: &str| format!("Up to the end of the window there is no row that this is about: {it}");
+        all.extend(runs.rest.statements().map(never));
     }
     if runs.changed.is_some() && runs.givens.configured > 0 {
         all.push(format!(
@@ -262,7 +270,7 @@ fn assumptions(runs: &Runs<'_>) -> Vec<String> {
             missed.told.join("; ")
         ));
     }
-    if !runs.trial.change.is_empty() && runs.changed.is_none() {
+    if runs.changed.is_some() && !runs.made && runs.rest.is_empty() {
         all.push("The change asks for nothing that was not so already at the beginning of the window.".to_owned());
     }
     all

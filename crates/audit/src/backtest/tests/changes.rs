@@ -1,0 +1,60 @@
+//! Changes that change nothing, at first or at all.
+
+use loadline_state_machine::Outcome;
+
+use super::scribe::{Scribe, second};
+use super::tried;
+use crate::backtest::Backtest;
+
+const BIGGER: &str = "UPDATE mz_internal.mz_scaling_strategies SET config = config || '{\"size\": \"2\"}'::jsonb \
+                      WHERE config->>'size' = '1'";
+
+fn says(tried: &Backtest, text: &str) -> bool {
+    tried.assumptions.iter().any(|it| it.contains(text))
+}
+
+#[test]
+fn a_change_that_changes_nothing_is_no_difference_however_good_the_model_is() {
+    let mut scribe = Scribe::new();
+    scribe.sql("CREATE SCALING STRATEGY FOR ALL CLUSTERS TYPE TARGET SIZE WITH (SIZE = '1')");
+    scribe.until(600, |scribe, now| {
+        if now == 200 {
+            scribe.next_fails = Some(Outcome::Failed { retryable: false, reason: "no room".to_owned() });
+            scribe.sql("CREATE CLUSTER web");
+        }
+    });
+    let alone = tried(&scribe, 50, "");
+    assert!(alone.is_different() && alone.effect.is_none(), "a call failed, which no model knows");
+    let nowhere = BIGGER.replace("'1'", "'17'");
+    let there = "CREATE SCALING STRATEGY IF NOT EXISTS FOR ALL CLUSTERS TYPE TARGET SIZE WITH (SIZE = '1')";
+    for (change, said) in [
+        (nowhere.as_str(), "Up to the end of the window there is no row that this is about: UPDATE mz_internal."),
+        (there, "The change asks for nothing that was not so already"),
+    ] {
+        let tried = tried(&scribe, 50, change);
+        assert!(!tried.is_different(), "{change}: {:#?}", tried.effect);
+        assert_eq!((tried.changed.as_ref(), tried.fidelity.reproduced), (Some(&tried.unchanged), false), "{change}");
+        assert!(says(&tried, said), "{change}: {:#?}", tried.assumptions);
+    }
+}
+
+#[test]
+fn an_update_that_is_about_no_row_yet_is_made_as_soon_as_there_is_one() {
+    let mut scribe = Scribe::new();
+    scribe.until(600, |scribe, now| match now {
+        200 => scribe.sql("CREATE CLUSTER web"),
+        300 => scribe.sql("CREATE SCALING STRATEGY FOR CLUSTER web TYPE TARGET SIZE WITH (SIZE = '1')"),
+        _ => {}
+    });
+    // Alone, and beside a statement that asks for something from the beginning on.
+    for change in [BIGGER.to_owned(), format!("CREATE CLUSTER extra; {BIGGER}")] {
+        let tried = tried(&scribe, 100, &change);
+        assert!(tried.fidelity.reproduced, "{:#?}", tried.fidelity);
+        let made = format!("at {}.", second(300));
+        assert!(says(&tried, "What met no row before is made after entry") && says(&tried, &made), "{change}");
+        assert!(!says(&tried, "there is no row") && !says(&tried, "not so already"), "{:#?}", tried.assumptions);
+        assert!(tried.is_different(), "{change}");
+        assert_eq!(tried.recorded.cost_micros, (600 - 301) * 1_000_000 / 3_600);
+        assert!(tried.changed.unwrap().cost_micros > 250 * 2_000_000 / 3_600, "{change}");
+    }
+}
