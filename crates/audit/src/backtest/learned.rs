@@ -13,8 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use loadline_state_machine::{
-    Action, ActionStatus, Applied, Call, ClusterId, Command, Event, JournalEntry, Observation, Seen, Span, State, Time,
+    Action, ActionId, ActionStatus, Applied, Call, ClusterId, Command, Event, JournalEntry, Observation, Seen, Span,
+    State, Time,
 };
+
+use super::given::replica_of;
 
 /// How long a call takes of which the record has none.
 pub(super) const CALL_DEFAULT: Span = Span::from_millis(100);
@@ -60,6 +63,14 @@ struct Young {
     ready: bool,
 }
 
+/// What was seen of a replica before it was known to be made.
+#[derive(Debug, Clone, Default)]
+struct Early {
+    claimed_at: Time,
+    ready: bool,
+    hydrated: bool,
+}
+
 /// How long things took in the record.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Learned {
@@ -73,6 +84,10 @@ pub(super) struct Learned {
     start_up: BTreeMap<Arc<str>, Samples>,
     hydration: BTreeMap<Arc<str>, Samples>,
     young: BTreeMap<(ClusterId, Arc<str>), Young>,
+    /// Those that are being made: they may be there, and be seen, before the call comes back.
+    making: BTreeMap<(ClusterId, Arc<str>), Early>,
+    /// When somebody approved an action that nobody has taken up yet.
+    approved_at: BTreeMap<ActionId, Time>,
     /// When the last call on a cluster came back: the next one could not begin before.
     free_at: BTreeMap<ClusterId, Time>,
     /// Clusters of which anybody reports hydration, and those of which any replica was seen.
@@ -106,6 +121,14 @@ impl Learned {
                 learned.hydrating.insert(cluster.id);
             }
         }
+        for action in state.actions_in_flight() {
+            let standing = state.standing(action.cluster);
+            let seen = standing.and_then(|it| it.signals().replica(action.call.replica()));
+            if let Some(early) = learned.begun(action) {
+                early.ready = seen.is_some_and(|it| it.ready);
+                early.hydrated = seen.is_some_and(|it| it.hydration.as_ref().is_some_and(|it| it.is_complete()));
+            }
+        }
         learned
     }
 
@@ -120,6 +143,7 @@ impl Learned {
         }
         for event in &applied.events {
             match event {
+                Event::ActionApproved { action } => drop(self.approved_at.insert(action.id, applied.time)),
                 Event::ActionClaimed { action } => self.claimed(action, applied.time),
                 Event::ActionReturned { action } | Event::ActionUnsure { action } => self.failed(action),
                 Event::ActionSettled { action, .. } => self.settled(action, applied.time),
@@ -134,11 +158,21 @@ impl Learned {
 
     fn claimed(&mut self, action: &Action, now: Time) {
         let free_at = self.free_at.get(&action.cluster).copied().unwrap_or_default();
-        let its_turn = action.created_at.max(free_at);
+        // How long a person thought about it is told by the answer, which the model gets when it came.
+        let approved_at = self.approved_at.remove(&action.id).unwrap_or_default();
+        let its_turn = action.created_at.max(free_at).max(approved_at);
         // Of what was planned before the window it is not known when the call before it came back.
         if action.attempt == 1 && its_turn > self.before {
             self.taken_up.add(now.since(its_turn));
         }
+        self.begun(action);
+    }
+
+    fn begun(&mut self, action: &Action) -> Option<&mut Early> {
+        let Call::CreateReplica(made) = &action.call else { return None };
+        let claimed_at = action.attempts.first().map_or(action.created_at, |attempt| attempt.claimed_at);
+        let early = self.making.entry((action.cluster, Arc::clone(&made.name)));
+        Some(early.or_insert(Early { claimed_at, ..Early::default() }))
     }
 
     fn failed(&mut self, action: &Action) {
@@ -147,6 +181,12 @@ impl Learned {
 
     fn settled(&mut self, action: &Action, now: Time) {
         self.free_at.insert(action.cluster, now);
+        self.approved_at.remove(&action.id);
+        let key = (action.cluster, Arc::clone(action.call.replica()));
+        let early = match &action.call {
+            Call::CreateReplica(_) => self.making.remove(&key).unwrap_or_default(),
+            _ => Early::default(),
+        };
         if matches!(action.status, ActionStatus::Failed | ActionStatus::DeadLettered) {
             self.failed(action);
         }
@@ -156,11 +196,18 @@ impl Learned {
         if let Some(attempt) = action.attempts.last() {
             self.calls.entry(action.call.code()).or_default().add(now.since(attempt.claimed_at));
         }
-        let key = (action.cluster, Arc::clone(action.call.replica()));
         match &action.call {
             Call::CreateReplica(made) => {
                 self.seen.insert(action.cluster);
-                self.young.insert(key, Young { size: Arc::clone(&made.size), made_at: now, ready: false });
+                if early.ready {
+                    self.start_up.entry(Arc::clone(&made.size)).or_default().add(Span::default());
+                }
+                if early.hydrated {
+                    self.hydration.entry(Arc::clone(&made.size)).or_default().add(Span::default());
+                }
+                if !early.hydrated {
+                    self.young.insert(key, Young { size: Arc::clone(&made.size), made_at: now, ready: early.ready });
+                }
             }
             Call::DropReplica(_) => drop(self.young.remove(&key)),
             _ => {}
@@ -170,6 +217,12 @@ impl Learned {
     fn reported(&mut self, cluster: ClusterId, observations: &[Observation], now: Time) {
         for observation in observations {
             let at = now.before(observation.age);
+            if let Some(early) = replica_of(&observation.seen)
+                .and_then(|name| self.making.get_mut(&(cluster, Arc::from(name))))
+                .filter(|early| at >= early.claimed_at)
+            {
+                early.saw(&observation.seen);
+            }
             match &observation.seen {
                 Seen::Replica { name, ready, .. } => {
                     self.seen.insert(cluster);
@@ -199,6 +252,7 @@ impl Learned {
     fn forget(&mut self, cluster: ClusterId) {
         self.free_at.remove(&cluster);
         self.young.retain(|(of, _), _| *of != cluster);
+        self.making.retain(|(of, _), _| *of != cluster);
     }
 
     /// How long a deadline may have passed before an entry comes that notices it.
@@ -260,6 +314,17 @@ impl Learned {
     /// The kinds of calls that came back in the record, each with its median.
     pub(super) fn calls(&self) -> impl Iterator<Item = (&'static str, Span)> {
         self.calls.iter().filter_map(|(code, samples)| Some((*code, samples.median()?)))
+    }
+}
+
+impl Early {
+    fn saw(&mut self, seen: &Seen) {
+        match seen {
+            Seen::Replica { ready, .. } => self.ready |= ready,
+            Seen::Hydration { total, hydrated, .. } => self.hydrated |= *total > 0 && hydrated >= total,
+            Seen::ReplicaGone { .. } => (self.ready, self.hydrated) = (false, false),
+            _ => {}
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod changes;
 mod differences;
+mod learning;
 mod pictures;
 mod reach;
 pub(crate) mod scribe;

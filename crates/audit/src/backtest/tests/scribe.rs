@@ -120,6 +120,12 @@ pub(crate) struct Scribe {
     pub(crate) start_up: u64,
     /// How the next call ends, if it does not succeed.
     pub(crate) next_fails: Option<Outcome>,
+    /// How every call ends, if none succeeds.
+    pub(crate) all_fail: Option<Outcome>,
+    /// Whether nobody claims anything.
+    pub(crate) away: bool,
+    /// Whether a replica is there, ready and hydrated, and is seen, before the call that makes it has come back.
+    pub(crate) early: bool,
 }
 
 impl Scribe {
@@ -136,6 +142,9 @@ impl Scribe {
             hydrates: true,
             start_up: START_UP,
             next_fails: None,
+            all_fail: None,
+            away: false,
+            early: false,
         };
         scribe.elect(1, 1);
         for (name, slots, price) in [("1", 1, 1_000_000), ("2", 4, 2_000_000)] {
@@ -201,7 +210,7 @@ impl Scribe {
             .cloned()
             .collect();
         for action in due {
-            if let Some(outcome) = self.next_fails.take() {
+            if let Some(outcome) = self.next_fails.take().or_else(|| self.all_fail.clone()) {
                 self.came_back(&action, outcome);
                 continue;
             }
@@ -210,7 +219,8 @@ impl Scribe {
                     self.incarnations += 1;
                     let incarnation = format!("recorded-{}", self.incarnations);
                     let (size, start_up) = (made.size.to_string(), self.start_up);
-                    let made_now = Made { at: self.now, size, incarnation: incarnation.clone(), start_up };
+                    let at = if self.early { self.now - HYDRATION - 1 } else { self.now };
+                    let made_now = Made { at, size, incarnation: incarnation.clone(), start_up };
                     self.made.insert((action.cluster, made.name.clone()), made_now);
                     Report::Created { incarnation: Some(incarnation) }
                 }
@@ -237,14 +247,39 @@ impl Scribe {
         self.act();
     }
 
+    /// Somebody says yes to everything that waits for it.
+    pub(crate) fn approve(&mut self) {
+        let waits = |action: &&Action| matches!(action.status, ActionStatus::AwaitingApproval { .. });
+        let waiting: Vec<_> = self.state.actions().filter(waits).map(|action| action.id).collect();
+        assert!(!waiting.is_empty(), "nothing waits in second {}", self.now);
+        for action in waiting {
+            self.entry(vec![Command::ApproveAction { action }]);
+        }
+        self.act();
+    }
+
     /// Claims what can be claimed.
     fn act(&mut self) {
+        if self.away {
+            return;
+        }
         let claimable: Vec<_> = self.state.claimable_actions().cloned().collect();
         for action in claimable.into_iter().filter(|it| matches!(it.status, ActionStatus::Pending { .. })) {
             let (epoch, attempt) = (self.state.epoch().unwrap(), action.attempt + 1);
             let (backend, parameters) = ("local".to_owned(), action.parameters("local"));
             self.claimed.insert(action.key(), self.now);
             self.entry(vec![Command::ClaimAction { action: action.id, epoch, attempt, backend, parameters }]);
+            if let (true, Call::CreateReplica(made)) = (self.early, &action.call) {
+                let (name, size) = (made.name.to_string(), made.size.to_string());
+                let incarnation = Some(format!("recorded-{}", self.incarnations + 1));
+                let seen = [
+                    Seen::Replica { name: name.clone(), size, incarnation, ready: true },
+                    Seen::Hydration { replica: name, total: 7, hydrated: 7 },
+                ];
+                for seen in seen {
+                    self.seen("backend-local", &action.cluster_name.to_string(), seen);
+                }
+            }
         }
     }
 
