@@ -48,6 +48,8 @@ struct Now {
     replicas: Vec<(Arc<str>, u64)>,
     /// What the latest decision wants to be made.
     wanted: Vec<Arc<str>>,
+    /// It wants anything to be there.
+    wants_any: bool,
     /// A tracked signal asks for more than there is, as the latest decision has it.
     asks_more: bool,
     /// As they are counted.
@@ -187,8 +189,10 @@ impl Tally {
         self.over_target = self.over_target + u64::from(over_target) - u64::from(now.over_target);
         (now.short, now.over_target) = (short, over_target);
 
+        // What nobody wants any more is not waited for, though it never came: the next start is another one.
+        let given_up = replicas.is_empty() && !now.wants_any && !short;
         if let Some(since) = now.cold_since
-            && (replicas.iter().any(|replica| replica.ready) || standing.is_none())
+            && (replicas.iter().any(|replica| replica.ready) || standing.is_none() || given_up)
         {
             self.figures.cold_start_wait_ms += self.now.since(since).as_millis();
             now.cold_since = None;
@@ -232,7 +236,11 @@ impl Tally {
     pub(super) fn figures(&mut self, end: Time) -> Figures {
         self.pass(end);
         let whole = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
+        // What is still waited for has been waited for so long.
+        let waiting = self.clusters.values().filter_map(|now| now.cold_since);
+        let waited: u64 = waiting.map(|since| end.since(since).as_millis()).sum();
         Figures {
+            cold_start_wait_ms: self.figures.cold_start_wait_ms + waited,
             replica_hours_milli: whole(self.replica_millis * 1_000 / HOUR_MILLIS),
             cost_micros: whole(self.micros_millis / HOUR_MILLIS),
             ..self.figures.clone()
@@ -244,8 +252,16 @@ impl Now {
     fn decided(&mut self, decision: &Decision) {
         let made = decision.planned.iter().filter_map(|planned| planned.step.creates());
         self.wanted = made.map(|made| Arc::clone(&made.name)).collect();
-        let tracks = |kind| matches!(kind, StrategyKind::TargetTracking | StrategyKind::QueueDepth);
-        self.asks_more = decision.stages.iter().any(|stage| tracks(stage.kind) && asks_for_more(&stage.reason));
+        self.wants_any = !decision.desired.is_empty();
+        let mut tracking = decision
+            .stages
+            .iter()
+            .filter(|stage| matches!(stage.kind, StrategyKind::TargetTracking | StrategyKind::QueueDepth));
+        // In a cooldown the reason is that; what the signal asks for is in what is held back.
+        self.asks_more = tracking.any(|stage| {
+            let held_back = stage.held_back.iter().map(|change| &change.reason);
+            held_back.chain([&stage.reason]).any(asks_for_more)
+        });
     }
 
     /// Something is wanted and has not been made, or was made and is not ready. What was made may still have to take the place of

@@ -277,7 +277,7 @@ impl Scribe {
                     Seen::Hydration { replica: name, total: 7, hydrated: 7 },
                 ];
                 for seen in seen {
-                    self.seen("backend-local", &action.cluster_name.to_string(), seen);
+                    self.seen("backend-local", &action.cluster_name, seen);
                 }
             }
         }
