@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use loadline_log::{
     Identity, Journal, JournalError, JournalOptions, JournalRecord, ReadOnlyDisk, SharedDisk, SnapshotError,
-    SnapshotStore, WalState, is_newer, noted_program,
+    SnapshotStore, WalError, WalState, is_newer, noted_program,
 };
 use loadline_state_machine::{Hash, State};
 
@@ -24,8 +24,8 @@ pub struct Kept {
     version: Option<String>,
     /// Snapshots that cannot be read.
     broken: Vec<SnapshotError>,
-    /// What the write-ahead log beside them remembers; none if there is no such log that can be read.
-    wal: Option<WalState>,
+    /// What the write-ahead log beside them remembers; none in a folder that no node ever had, and so no such log.
+    wal: Option<Result<WalState, WalError>>,
     notes: Vec<String>,
 }
 
@@ -55,8 +55,13 @@ impl Kept {
             format!("whether a node is running with this folder cannot be told: {why}; make sure that none is")
         }));
         // A folder that does not say whose it is can still be read.
-        let group = Identity::load(&*disk).ok().flatten().map(|identity| identity.group);
-        let wal = WalState::of(&*disk).ok();
+        let identity = Identity::load(&*disk);
+        // A node has a log from before it has an identity on. One whose identity is damaged has one, too.
+        let wal = match (WalState::of(&*disk), &identity) {
+            (Err(WalError::Lost), Ok(None)) => None,
+            (wal, _) => Some(wal),
+        };
+        let group = identity.ok().flatten().map(|identity| identity.group);
         let (snapshots, broken) = SnapshotStore::open_whole(disk, SNAPSHOTS_KEPT).map_err(SourceError::Snapshot)?;
         Ok(Kept { journal, snapshots, group, version, broken, wal, notes })
     }
@@ -71,7 +76,12 @@ impl Kept {
     }
 
     pub(crate) fn wal(&self) -> Option<&WalState> {
-        self.wal.as_ref()
+        self.wal.as_ref()?.as_ref().ok()
+    }
+
+    /// Why it is not known what the write-ahead log remembers.
+    pub(crate) fn unread_wal(&self) -> Option<&WalError> {
+        self.wal.as_ref()?.as_ref().err()
     }
 }
 

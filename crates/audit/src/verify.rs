@@ -212,6 +212,7 @@ pub fn verify_folder(data_dir: &Path, mut tell: impl FnMut(Progress)) -> Result<
     }
     verdict.compare_snapshots(&kept);
     verdict.compare_beginning(&kept, limits);
+    verdict.look_at_wal(&kept);
     verdict.compare_ends(&kept);
     verdict.sort();
     Ok(verdict)

@@ -2,6 +2,7 @@
 //!
 //! One program for all of them: each program more is linked with everything below it once more.
 
+mod altered_folders;
 mod backtests;
 mod day_in_a_file;
 mod diff;

@@ -17,7 +17,7 @@ use loadline_log::{
 };
 use loadline_state_machine::State;
 
-const ENTRIES: u64 = 600;
+pub(super) const ENTRIES: u64 = 600;
 /// Small blocks and segments, so that there are some of both.
 const SMALL: JournalOptions = JournalOptions { segment_bytes: 24 << 10, block_bytes: 4 << 10 };
 
@@ -25,7 +25,7 @@ fn at(index: u64) -> LogPosition {
     LogPosition { term: 1, node: 1, index }
 }
 
-fn snapshot(disk: &SharedDisk, state: &State) {
+pub(super) fn snapshot(disk: &SharedDisk, state: &State) {
     let meta = SnapshotMeta {
         last: Some(at(state.applied().0)),
         membership_at: None,
@@ -39,7 +39,7 @@ fn snapshot(disk: &SharedDisk, state: &State) {
 }
 
 /// A folder as a node leaves it: a journal up to `journal`, and snapshots after these entries.
-fn folder(journal: u64, snapshots: &[u64]) -> tempfile::TempDir {
+pub(super) fn folder(journal: u64, snapshots: &[u64]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let disk: SharedDisk = Arc::new(RealDisk::open(folder.path()).unwrap());
     let kept = Journal::open(disk.clone(), SMALL).unwrap();
@@ -58,7 +58,7 @@ fn folder(journal: u64, snapshots: &[u64]) -> tempfile::TempDir {
 }
 
 /// A write-ahead log with these entries, of which those up to `purged` are gone and those up to `committed` are known to be committed.
-fn log(folder: &Path, entries: RangeInclusive<u64>, purged: Option<u64>, committed: u64) {
+pub(super) fn log(folder: &Path, entries: RangeInclusive<u64>, purged: Option<u64>, committed: u64) {
     let options = WalOptions { threading: Threading::Inline, ..WalOptions::default() };
     let wal = Wal::open(Arc::new(RealDisk::open(folder).unwrap()), options).unwrap();
     wal.save_vote(StoredVote { term: 1, node: 1, committed: true }, Box::new(|done| done.unwrap()));
@@ -70,7 +70,7 @@ fn log(folder: &Path, entries: RangeInclusive<u64>, purged: Option<u64>, committ
     }
 }
 
-fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(super) fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -86,12 +86,12 @@ fn segments(folder: &Path) -> Vec<PathBuf> {
     files(&folder.join("journal")).into_keys().collect()
 }
 
-fn verified(folder: &Path) -> Verdict {
+pub(super) fn verified(folder: &Path) -> Verdict {
     verify_folder(folder, |_| {}).unwrap()
 }
 
 /// What is wrong, in words.
-fn wrong(folder: &Path) -> Vec<String> {
+pub(super) fn wrong(folder: &Path) -> Vec<String> {
     verified(folder).findings.iter().map(ToString::to_string).collect()
 }
 
@@ -216,7 +216,7 @@ fn segments_that_are_taken_away_at_the_beginning_are_missed() {
 }
 
 /// The folder of a node that joined after entry 200, with these records after it, whose journal says that the hash before them is this.
-fn joined(hash: [u8; 32], records: impl IntoIterator<Item = JournalRecord>) -> tempfile::TempDir {
+pub(super) fn joined(hash: [u8; 32], records: impl IntoIterator<Item = JournalRecord>) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let disk: SharedDisk = Arc::new(RealDisk::open(folder.path()).unwrap());
     let kept = Journal::open(disk, SMALL).unwrap();

@@ -1,10 +1,10 @@
 //! What only the folder of a node has: snapshots, a write-ahead log, and segments that can be missing. What a node makes sure of is in the
 //! order in which it writes them, so what is there of one tells what must be there of the others.
 
-use loadline_log::{JournalError, WalState};
+use loadline_log::{JournalError, JournalFault, WalError, WalState};
 
 use super::entries::Limits;
-use super::{Finding, Verdict};
+use super::{Finding, Verdict, with_causes};
 use crate::kept::Kept;
 use crate::source::{Source as _, SourceError};
 
@@ -56,6 +56,36 @@ impl Verdict {
             let what = format!("they are not here: segments of the journal were taken away at its beginning; {why}");
             self.findings.push(Finding { entries: Some((first, Some(last))), what });
         }
+    }
+
+    /// Whether the write-ahead log can be read, which tells how far the journal must go. Without it the end could be cut off unnoticed.
+    pub(super) fn look_at_wal(&mut self, kept: &Kept) {
+        let Some(error) = kept.unread_wal() else { return };
+        let fault = |file: &String, offset: &u64, what: &String, newer| JournalFault {
+            file: file.clone(),
+            offset: *offset,
+            what: what.clone(),
+            after: None,
+            entries: None,
+            newer,
+        };
+        let version = kept.version();
+        let finding = match error {
+            WalError::Damaged { file, offset, what } => {
+                Finding::of_fault(&fault(file, offset, what, false), version.as_deref())
+            }
+            WalError::Newer { file, offset, what } => {
+                Finding::of_fault(&fault(file, offset, what, true), version.as_deref())
+            }
+            WalError::Lost => Finding::whole(
+                "the folder has the identity of a node, which always has a write-ahead log, and there is none: it was taken away, or not copied. How far the journal must go cannot be told without it",
+            ),
+            WalError::ForeignFile { file } => Finding::whole(format!(
+                "{file} is not a file of the write-ahead log, and nobody who writes it leaves one there"
+            )),
+            WalError::Io { .. } => Finding::whole(with_causes(error)),
+        };
+        self.findings.push(finding);
     }
 
     /// Whether the journal goes as far as a node makes sure that it does. It is durable before a snapshot of our own is written, and before
