@@ -7,7 +7,7 @@ use super::{
     JournalError, JournalSummary, filling,
     format::{self, BlockHead, BlockPlace, Hash, Head, Seal},
     io_error, is_gone,
-    recovery::{block, follows},
+    recovery::{begins, block, follows},
 };
 use crate::{
     disk::{Below, Disk, SharedDisk, read_all},
@@ -254,6 +254,7 @@ impl Examiner {
         let head = Head::decode(frame.body)?;
         let base = head.base.map_or(0, |(index, _)| index);
         let checked = match self.link {
+            _ if frame.segment == 1 => begins(&head, frame.link),
             Some(link) if !self.lost => follows(&head, frame.link, self.chain, link, self.last),
             _ => Ok(()),
         };
@@ -273,18 +274,26 @@ impl Examiner {
         let (expected, last) = (self.chain, self.last.map(|(index, _)| index));
         let head = BlockHead::decode(&mut crate::encoding::Fields(frame.body))?;
         self.close(head.first, Some(head.last()));
+        // Some logs count from 0 on.
+        let goes_on = last.map_or(head.first <= 1, |last| head.first == last + 1);
         let placed = match self.lost {
             true => block(frame, head.chain, None),
             false => block(frame, expected, last),
         };
+        let placed = placed.and_then(|(_, place)| match goes_on || self.lost {
+            true => Ok(place),
+            false => {
+                Err(Malformed("nothing says what is before the block, and it does not begin with the first entry"))
+            }
+        });
         let entries = (head.first, Some(head.last()));
         match placed {
-            Ok((_, place)) => self.places.push(place),
+            Ok(place) => self.places.push(place),
             Err(error) => {
                 self.fault(frame.offset, error.to_string());
-                match last.filter(|last| head.first != last + 1) {
-                    Some(_) => self.close(head.first, Some(head.last())),
-                    None => self.name(entries),
+                match goes_on {
+                    false => self.close(head.first, Some(head.last())),
+                    true => self.name(entries),
                 }
             }
         }
@@ -343,4 +352,130 @@ fn next_intact(bytes: &[u8], from: usize, number: u64) -> Option<usize> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        disk::ModelDisk,
+        encoding::PutFields as _,
+        frame::Chain,
+        journal::{
+            Journal,
+            retention::tests::{SMALL, record},
+        },
+    };
+
+    /// How careful somebody is who takes the beginning away.
+    #[derive(Clone, Copy, Debug)]
+    struct Care {
+        /// Every hash is computed anew.
+        chained: bool,
+        says_before: Before,
+    }
+
+    /// What the new first segment says of what is before it.
+    #[derive(Clone, Copy, Debug)]
+    enum Before {
+        AsItDid,
+        Nothing,
+        /// That a snapshot stood in for it.
+        Snapshot,
+    }
+
+    /// The later segments of a journal of a hundred entries as the only ones, numbered from 1 on, with right checksums; and the first entry there.
+    fn renumbered(care: Care) -> (ModelDisk, u64) {
+        let whole = ModelDisk::new(1);
+        let journal = Journal::open(Arc::new(whole.reopen()), SMALL).unwrap();
+        (1..=100).for_each(|index| journal.append(record(index)).unwrap());
+        let gone = journal.sealed_segments()[1].last;
+        drop(journal);
+        let altered = ModelDisk::new(2);
+        altered.reopen().create_dir(format::DIR).unwrap();
+        let (mut link, mut chain) = (0, Hash::default());
+        for number in 3.. {
+            let Ok(file) = whole.reopen().open(&format::path(number), false) else { break };
+            let bytes = read_all(&*file).unwrap();
+            let mut frames = Chain { family: Family::Journal, segment: number - 2, link };
+            let (mut out, mut places, mut index_at) = (Vec::new(), Vec::new(), 0);
+            let mut walk = Walk::new(&bytes, Family::Journal, number, None);
+            while let Some(frame) = walk.next_frame().unwrap() {
+                let mut body = frame.body.to_vec();
+                match frame.kind {
+                    format::HEAD => {
+                        let mut head = Head::decode(frame.body).unwrap();
+                        if care.chained {
+                            head.chain = chain;
+                        }
+                        match care.says_before {
+                            Before::Nothing if number == 3 => head.base = None,
+                            Before::Snapshot if number == 3 => head.gap = true,
+                            _ => {}
+                        }
+                        body.clear();
+                        head.encode(&mut body);
+                    }
+                    format::BLOCK => {
+                        if care.chained {
+                            body[..32].copy_from_slice(&chain);
+                        }
+                        let head = BlockHead::decode(&mut crate::encoding::Fields(&body)).unwrap();
+                        let bytes = (frame.end() - frame.offset) as u32;
+                        places.push(BlockPlace {
+                            first: head.first,
+                            count: head.count,
+                            offset: out.len() as u32,
+                            bytes,
+                        });
+                    }
+                    format::INDEX => {
+                        body.clear();
+                        format::encode_index(&places, &mut body);
+                        index_at = out.len() as u32;
+                    }
+                    format::SEAL => {
+                        let seal = Seal::decode(frame.body).unwrap();
+                        let chain = if care.chained { chain } else { seal.chain };
+                        body.clear();
+                        Seal { index_offset: index_at, chain, ..seal }.encode(&mut body);
+                    }
+                    _ => {}
+                }
+                if matches!(frame.kind, format::HEAD | format::BLOCK) {
+                    chain = format::hash(&body);
+                }
+                let synced = frame.synced.min(out.len() as u32);
+                frames.put(&mut out, frame.kind, synced, |out| out.put_raw(&body)).unwrap();
+            }
+            link = frames.link;
+            altered.reopen().open(&format::path(number - 2), true).unwrap().write_at(&out, 0).unwrap();
+        }
+        (altered, gone + 1)
+    }
+
+    #[test]
+    fn a_beginning_that_was_taken_away_is_missed_also_where_the_rest_is_numbered_anew() {
+        for (chained, says_before, opens) in [
+            (false, Before::AsItDid, false),
+            (true, Before::AsItDid, false),
+            (false, Before::Snapshot, false),
+            // That nothing is before the first block is only seen when it is read.
+            (true, Before::Nothing, true),
+        ] {
+            let care = Care { chained, says_before };
+            let (disk, first) = renumbered(care);
+            let disk: SharedDisk = Arc::new(disk.reopen());
+            let faults = journal_faults(&disk, |_, _| {}).unwrap();
+            let found = faults.first().map(|fault| (fault.file.clone(), fault.entries));
+            assert_eq!(found, Some((format::path(1), Some((1, Some(first - 1))))), "{care:?}: {faults:?}");
+            assert_eq!(Journal::open(disk, SMALL).is_ok(), opens, "{care:?}");
+        }
+        // A folder is not signed: one that was made anew as a whole looks like that of a node that joined.
+        let (disk, _) = renumbered(Care { chained: true, says_before: Before::Snapshot });
+        let disk: SharedDisk = Arc::new(disk.reopen());
+        assert_eq!(journal_faults(&disk, |_, _| {}).unwrap(), []);
+    }
 }

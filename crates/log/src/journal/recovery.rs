@@ -111,10 +111,12 @@ impl Opening {
             return Err(self.damaged(frame.offset, "a segment begins with its head"));
         }
         let head = Head::decode(frame.body).map_err(|error| self.damaged(frame.offset, error.to_string()))?;
-        if !self.first {
-            follows(&head, frame.link, inner.chain, inner.link, inner.written)
-                .map_err(|error| self.damaged(frame.offset, error.to_string()))?;
-        }
+        let checked = match self.first {
+            true if frame.segment == 1 => begins(&head, frame.link),
+            true => Ok(()),
+            false => follows(&head, frame.link, inner.chain, inner.link, inner.written),
+        };
+        checked.map_err(|error| self.damaged(frame.offset, error.to_string()))?;
         inner.written = head.base;
         inner.bases.extend(head.base);
         inner.chain = format::hash(frame.body);
@@ -241,6 +243,15 @@ fn next_frame<'a>(walk: &mut Walk<'a>, path: &str) -> Result<Option<Frame<'a>>, 
 fn unknown(path: &str, offset: usize, kind: u16) -> JournalError {
     let what = format!("record kind {kind} is not known to this program, or not in its place");
     JournalError::Newer { file: path.to_owned(), offset: offset as u64, what }
+}
+
+/// Whether a head is that of the first segment of all: nothing is before it, but for what a snapshot stood in for.
+pub(super) fn begins(head: &Head, frame_link: u32) -> Result<(), Malformed> {
+    let alone = head.chain == Hash::default() && frame_link == 0;
+    match alone && head.base.is_some() == head.gap {
+        true => Ok(()),
+        false => Err(Malformed("it has the number of the first segment of all, and goes on from another one")),
+    }
 }
 
 /// Whether a head follows on from what came before it.
