@@ -11,11 +11,12 @@ use super::{
     BLOCK, END, ExportEnd, ExportError, ExportHead, FORMAT, Fault, HEAD, Hash, STATE, io_error,
     reader::{Block, Place},
     signed_message,
+    writer::PIECE_BYTES,
 };
 use crate::{
     encoding::{Fields, Malformed},
-    frame::{Family, Frame, HEADER_BYTES, MAGIC, NoFrame, find_magic, frame_at},
-    journal::format::{self, BlockHead},
+    frame::{FORMAT as FRAME_FORMAT, Family, Frame, HEADER_BYTES, MAGIC, NoFrame, find_magic, frame_at},
+    journal::format::{self, BLOCK_BYTES_MAX, BlockHead},
     program::is_newer,
     signing::is_signed_by,
 };
@@ -149,11 +150,8 @@ impl<'a> Scan<'a> {
         }
         buffer.resize(HEADER_BYTES, 0);
         self.input.read_exact(buffer)?;
-        let length = u64::from(u32::from_le_bytes([buffer[8], buffer[9], buffer[10], buffer[11]]));
-        if length > left - HEADER_BYTES as u64 {
-            return Ok(Err(Broken::Frame));
-        }
-        let whole = HEADER_BYTES + usize::try_from(length).map_err(io::Error::other)?;
+        let whole = buffer.first_chunk().and_then(|header| whole_bytes(header, left));
+        let Some(whole) = whole else { return Ok(Err(Broken::Frame)) };
         buffer.resize(whole, 0);
         self.input.read_exact(&mut buffer[HEADER_BYTES..])?;
         Ok(match frame_at(buffer, 0, Family::Export) {
@@ -245,11 +243,8 @@ impl<'a> Scan<'a> {
             return Ok(None);
         }
         self.file.read_exact_at(&mut header, at)?;
-        let whole = HEADER_BYTES as u64 + length_in(&header);
-        if whole > self.bytes - at {
-            return Ok(None);
-        }
-        let mut bytes = vec![0; usize::try_from(whole).map_err(io::Error::other)?];
+        let Some(whole) = whole_bytes(&header, self.bytes - at) else { return Ok(None) };
+        let mut bytes = vec![0; whole];
         self.file.read_exact_at(&mut bytes, at)?;
         let Ok(frame) = frame_at(&bytes, 0, Family::Export) else { return Ok(None) };
         Ok(match frame.kind {
@@ -285,6 +280,20 @@ impl<'a> Scan<'a> {
 
 fn length_in(header: &[u8; HEADER_BYTES]) -> u64 {
     u64::from(u32::from_le_bytes([header[8], header[9], header[10], header[11]]))
+}
+
+/// How many bytes the frame has that begins so, if there may be such a one in what is left of the file. What is longer than any that was ever
+/// written is none: its length was altered, and decides how much memory is taken.
+fn whole_bytes(header: &[u8; HEADER_BYTES], left: u64) -> Option<usize> {
+    let [.., format] = *header.first_chunk::<6>()?;
+    let kind = u16::from_le_bytes([header[6], header[7]]);
+    let length_max = match kind {
+        HEAD | STATE | END if format == FRAME_FORMAT => PIECE_BYTES as u64,
+        _ => BLOCK_BYTES_MAX,
+    };
+    let length = length_in(header);
+    let there = length <= length_max && length <= left.checked_sub(HEADER_BYTES as u64)?;
+    there.then(|| usize::try_from(HEADER_BYTES as u64 + length).ok()).flatten()
 }
 
 /// Says of a whole file that it is too new, and which program wrote it if its head begins as those that are known here do. What a program
@@ -368,5 +377,42 @@ impl Read {
         self.state.retain(|state| state.offset != place.offset);
         self.end = None;
         self.blocks.pop_if(|block| block.place.offset == place.offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Chain;
+
+    #[test]
+    fn a_length_that_was_altered_takes_no_memory() {
+        for (kind, length) in [(STATE, 900_u32 << 20), (HEAD, 900 << 20), (BLOCK, 3 << 30)] {
+            let left = 4_u64 << 30;
+            let file = tempfile::tempfile().unwrap();
+            let mut bytes = Vec::new();
+            Chain { family: Family::Export, segment: 0, link: 0 }.put(&mut bytes, kind, 0, |_| {}).unwrap();
+            bytes[8..12].copy_from_slice(&length.to_le_bytes());
+            file.write_all_at(&bytes, 0).unwrap();
+            // A hole: no byte of it is on the disk.
+            file.set_len(left).unwrap();
+            let mut buffer = Vec::new();
+            let mut scan = Scan::of(&file, left).unwrap();
+            assert!(matches!(scan.next(&mut buffer).unwrap(), Err(Broken::Frame)));
+            assert!(buffer.capacity() < 1 << 20, "{} bytes for a frame of kind {kind}", buffer.capacity());
+            assert_eq!(whole_bytes(bytes.first_chunk().unwrap(), left), None);
+        }
+    }
+
+    #[test]
+    fn the_largest_frame_that_is_ever_written_is_taken() {
+        for (kind, length) in [(STATE, PIECE_BYTES as u64), (BLOCK, format::RAW_BYTES_MAX)] {
+            let mut bytes = Vec::new();
+            Chain { family: Family::Export, segment: 0, link: 0 }.put(&mut bytes, kind, 0, |_| {}).unwrap();
+            bytes[8..12].copy_from_slice(&u32::try_from(length).unwrap().to_le_bytes());
+            let whole = length + HEADER_BYTES as u64;
+            assert_eq!(whole_bytes(bytes.first_chunk().unwrap(), whole), usize::try_from(whole).ok());
+            assert_eq!(whole_bytes(bytes.first_chunk().unwrap(), whole - 1), None);
+        }
     }
 }

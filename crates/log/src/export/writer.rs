@@ -17,7 +17,7 @@ use crate::{
 const BLOCK_BYTES: usize = 64 << 10;
 
 /// Bytes of the state per frame.
-const PIECE_BYTES: usize = 1 << 20;
+pub(super) const PIECE_BYTES: usize = 1 << 20;
 
 /// See the module. Without [`Self::finish`] the file has no end, and nobody takes it for whole.
 #[derive(Debug)]

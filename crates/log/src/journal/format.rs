@@ -32,7 +32,10 @@ pub(super) const SEAL_BYTES: usize = HEADER_BYTES + 4 + 32 + 1 + 40;
 const COMPRESSION_LEVEL: i32 = 1;
 
 /// No block unpacks to more. It bounds what a wrong length can make us allocate.
-pub(super) const RAW_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const RAW_BYTES_MAX: u64 = 1 << 30;
+
+/// Nor is one longer: what does not compress becomes longer by one part in 256 (zstd), and has a head.
+pub(crate) const BLOCK_BYTES_MAX: u64 = RAW_BYTES_MAX + (RAW_BYTES_MAX >> 8) + (1 << 10);
 
 pub(crate) type Hash = [u8; 32];
 
