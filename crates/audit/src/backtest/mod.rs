@@ -42,7 +42,7 @@ pub use tally::Figures;
 use crate::change::{Asked, Change, ChangeError};
 use crate::replay::{Moment, ReplayError, Start, Step, begin, replay};
 use crate::source::{Source, SourceError};
-use deeds::{Decided, Deed, InOrder, InTime, Side, deeds_of};
+use deeds::{Decided, Deed, InOrder, InTime, Side, What, deeds_of};
 use given::{Given, Givens};
 use learned::Learned;
 use model::Model;
@@ -292,12 +292,19 @@ impl Runs<'_> {
         }
         self.compare(&[], to);
         let unchanged = &self.unchanged;
-        self.fidelity.end(|missing_in, deed| match missing_in {
-            Side::Recorded => ended.actions().any(|it| it.cluster == deed.cluster && deed.is_call_of(it)),
-            Side::Modelled => unchanged
-                .state
-                .actions()
-                .any(|it| unchanged.recorded_id(it.cluster) == deed.cluster && deed.is_call_of(it)),
+        // Whoever does the same has done it after its turn and the call before it. What waits for longer is held up by something
+        // that the other run does not know.
+        let (turn, apart) = (self.learned.taken_up(), self.learned.entries_apart());
+        self.fidelity.end(|missing_in, deed| {
+            let What::Called { call, .. } = deed.what else { return false };
+            to <= deed.at + turn + self.learned.call(call) + apart
+                && match missing_in {
+                    Side::Recorded => ended.actions().any(|it| it.cluster == deed.cluster && deed.is_call_of(it)),
+                    Side::Modelled => unchanged
+                        .state
+                        .actions()
+                        .any(|it| unchanged.recorded_id(it.cluster) == deed.cluster && deed.is_call_of(it)),
+                }
         });
         let figured = report::figure(&mut self, ended);
         // What one run has just done the other may be about to do. So both go on a little, by themselves.

@@ -45,6 +45,31 @@ fn a_call_that_failed_in_the_record_is_where_the_model_differs_and_the_reason_wh
 }
 
 #[test]
+fn what_the_record_left_waiting_for_long_is_a_difference_and_what_it_was_about_to_do_is_none() {
+    for (asked_at, different) in [(599, false), (300, true)] {
+        let mut scribe = Scribe::new();
+        scribe.sql("CREATE SCALING STRATEGY FOR ALL CLUSTERS TYPE TARGET SIZE WITH (SIZE = '1')");
+        scribe.until(600, |scribe, now| {
+            if now == 100 {
+                scribe.sql("CREATE CLUSTER earlier");
+            }
+            if now == asked_at {
+                // Nobody takes up anything from here on.
+                scribe.away = true;
+                scribe.sql("CREATE CLUSTER web");
+            }
+        });
+        let fidelity = tried(&scribe, 50, "").fidelity;
+        assert_eq!((fidelity.recorded_actions, fidelity.modelled_actions), (1, 2), "{asked_at}");
+        assert_eq!(fidelity.reproduced, !different, "asked for at {asked_at}: {fidelity:#?}");
+        let first = fidelity.first_difference.map(|it| (it.at_ms, it.one, it.other));
+        let made = "create_replica r1_auto of size 1".to_owned();
+        let expected = different.then(|| (second(asked_at).as_millis(), None, Some(made)));
+        assert_eq!(first, expected);
+    }
+}
+
+#[test]
 fn only_calls_in_the_window_on_clusters_that_differ_are_a_reason() {
     let mut scribe = Scribe::new();
     scribe.sql("CREATE SCALING STRATEGY FOR ALL CLUSTERS TYPE TARGET SIZE WITH (SIZE = '1')");
