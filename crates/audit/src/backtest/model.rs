@@ -23,6 +23,9 @@ const ACTOR: &str = "backtest";
 /// Approvals that nothing asks for yet. The same call may be asked for a little later than in the record.
 const ANSWERS_KEPT_MAX: usize = 1_000;
 
+/// What the setting is if the state does not know it, which cannot be.
+const APPROVAL_EXPIRY: Span = Span::from_hours(1);
+
 /// How many refusals are told in full.
 const REFUSALS_TOLD_MAX: usize = 5;
 
@@ -34,6 +37,15 @@ pub(super) struct Missed {
     pub(super) told: Vec<String>,
     /// Crashes, losses and notices of replicas that have no counterpart here.
     pub(super) befell: u64,
+}
+
+/// What somebody said to a call in the record.
+#[derive(Debug)]
+struct Said {
+    at: Time,
+    cluster: ClusterId,
+    call: Call,
+    answer: Answer,
 }
 
 #[derive(Debug)]
@@ -54,7 +66,8 @@ pub(super) struct Model {
     theirs: BTreeMap<ClusterId, ClusterId>,
     /// Names that the change has given, by those of the record.
     renamed: BTreeMap<String, String>,
-    answers: VecDeque<(ClusterId, Call, Answer)>,
+    /// The oldest first.
+    answers: VecDeque<Said>,
     pub(super) missed: Missed,
 }
 
@@ -220,8 +233,9 @@ impl Model {
                     }
                 }
                 Item::Answered { cluster, call, answer } => {
-                    if let Some(ours) = self.our_id(*cluster) {
-                        self.answers.push_back((ours, call.clone(), answer.clone()));
+                    if let Some(cluster) = self.our_id(*cluster) {
+                        let (at, call, answer) = (given.at, call.clone(), answer.clone());
+                        self.answers.push_back(Said { at, cluster, call, answer });
                         if self.answers.len() > ANSWERS_KEPT_MAX {
                             self.answers.pop_front();
                         }
@@ -306,6 +320,7 @@ impl Model {
 
     /// Requests that answer the actions which wait for an answer that the record has.
     fn answer_what_is_asked(&mut self) -> Vec<Request> {
+        self.forget_old_answers();
         if self.answers.is_empty() {
             return Vec::new();
         }
@@ -317,16 +332,26 @@ impl Model {
             .collect();
         let mut requests = Vec::new();
         for (id, cluster, call) in waiting {
-            let same = |(of, answered, _): &(ClusterId, Call, Answer)| *of == cluster && is_same_call(answered, &call);
+            let same = |said: &Said| said.cluster == cluster && is_same_call(&said.call, &call);
             let Some(place) = self.answers.iter().position(same) else { continue };
-            let command = match self.answers.remove(place) {
-                Some((_, _, Answer::Approved)) => Command::ApproveAction { action: id },
-                Some((_, _, Answer::Rejected { reason })) => Command::RejectAction { action: id, reason },
+            let command = match self.answers.remove(place).map(|said| said.answer) {
+                Some(Answer::Approved) => Command::ApproveAction { action: id },
+                Some(Answer::Rejected { reason }) => Command::RejectAction { action: id, reason },
                 None => continue,
             };
             requests.push(node_request(ACTOR, vec![command]));
         }
         requests
+    }
+
+    /// What was said of a call says nothing of one that is asked for after the first would have expired: it is another question then.
+    fn forget_old_answers(&mut self) {
+        let expiry = self.state.setting("auto_scaling_approval_expiry").and_then(|it| it.value.parse().ok());
+        let expiry = expiry.unwrap_or(APPROVAL_EXPIRY);
+        let now = self.state.now();
+        while self.answers.front().is_some_and(|said| said.at + expiry < now) {
+            self.answers.pop_front();
+        }
     }
 
     /// The same command with the names that clusters have in this run, under its leader.

@@ -234,8 +234,8 @@ fn assumptions(runs: &Runs<'_>) -> Vec<String> {
             .to_owned(),
     );
     all.push(
-        "Approvals and rejections of the record answer the same call on the same cluster; what the model asks beyond that \
-         nobody approves."
+        "Approvals and rejections of the record answer the same call on the same cluster, until they would have expired; what \
+         the model asks beyond that nobody approves."
             .to_owned(),
     );
     if runs.window.shortened {

@@ -49,3 +49,25 @@ fn a_replica_that_is_seen_ready_before_its_call_comes_back_took_no_time() {
         assert_eq!(tried(&scribe, since, "").learned, [learned], "from {} on", second(since));
     }
 }
+
+#[test]
+fn an_approval_does_not_answer_what_is_asked_after_it_would_have_expired() {
+    for (expiry, made) in [("10m", false), ("1h", true)] {
+        let mut scribe = Scribe::new();
+        scribe.sql(&format!("ALTER SYSTEM SET auto_scaling_approval_expiry = '{expiry}'"));
+        scribe.until(2_000, |scribe, now| match now {
+            200 => {
+                scribe.sql("CREATE CLUSTER web");
+                scribe.sql(&format!("CREATE {STRATEGY} WITH (SIZE = '1', APPROVAL = 'manual')"));
+            }
+            210 => scribe.approve(),
+            // With the change, nothing has been asked for up to here.
+            1_500 => scribe.sql("ALTER SYSTEM SET auto_scaling_enabled = true"),
+            _ => {}
+        });
+        let tried = tried(&scribe, 100, "ALTER SYSTEM SET auto_scaling_enabled = false");
+        reproduced(&tried);
+        let changed = tried.changed.unwrap();
+        assert_eq!(changed.actions.contains_key("create_replica"), made, "{expiry}: {changed:?}");
+    }
+}
