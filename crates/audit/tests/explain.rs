@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this is a test, its helpers too")]
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::world::{World, replica};
 use loadline_audit::explain::{Explainer, Story};
@@ -118,6 +119,54 @@ fn what_is_further_away_than_is_looked_is_said_to_be() {
     let effects = of(&told, "effect");
     let looked = effects.iter().find(|fact| fact.name == "looked").expect("there is more");
     assert!(looked.text.starts_with("what it caused after entry 200"), "{looked:?}");
+}
+
+#[test]
+fn what_an_action_caused_is_looked_for_from_its_first_claim_on() {
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    world.strategy("alice", "demo", StrategyKind::TargetSize, &[("size", OptionValue::Text("25cc".into()))]);
+    let action = world.state.actions().next().expect("it wants a replica").id;
+    // It waits for so many entries that nobody should read all of them.
+    for _ in 0..5_000 {
+        world.pass(Span::from_millis(1));
+    }
+    assert_eq!(world.carry_out(), [action]);
+    world.report("demo", Span::default(), vec![replica("r1_auto", "25cc", true)]);
+    world.pass(Span::from_secs(1));
+
+    let source = Counted { world: &world, read: AtomicUsize::new(0) };
+    let scanned = Scanned::read(&world, || {}).unwrap();
+    let nodes = BTreeMap::new();
+    let trail = Trail { source: &source, index: &scanned };
+    let story = Explainer::new(trail, &world.state, &nodes).explain(&ResourceName::action(action)).unwrap().unwrap();
+    let text = story.lines().join("\n");
+    assert!(text.contains("replica r1_auto of size 25cc was seen, ready"), "{text}");
+    let read = source.read.into_inner();
+    assert!(read < 1_000, "{read} entries were read");
+}
+
+/// Counts the entries that are read.
+#[derive(Debug)]
+struct Counted<'a> {
+    world: &'a World,
+    read: AtomicUsize,
+}
+
+impl Source for Counted<'_> {
+    fn range(&self) -> Option<std::ops::RangeInclusive<u64>> {
+        self.world.range()
+    }
+
+    fn read(&self, from: u64, bytes_max: usize) -> Result<Vec<JournalRecord>, SourceError> {
+        let records = self.world.read(from, bytes_max)?;
+        self.read.fetch_add(records.len(), Ordering::Relaxed);
+        Ok(records)
+    }
+
+    fn start(&self, not_after: u64) -> Result<Option<State>, SourceError> {
+        self.world.start(not_after)
+    }
 }
 
 #[test]

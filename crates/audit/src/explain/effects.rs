@@ -2,7 +2,7 @@
 //! counts from there; what was decided and begun next.
 
 use loadline_state_machine::{
-    Action, Call, Event, Observation, OperationEnd, ResourceName, Seen, Strategy, StrategyId,
+    Action, Call, Event, Observation, OperationEnd, ResourceName, Seen, Span, Strategy, StrategyId,
 };
 
 use super::{Explainer, Facts, Origin};
@@ -30,14 +30,17 @@ impl Explainer<'_> {
     pub(super) fn add_effects(&self, facts: &mut Facts, action: &Action) -> Result<(), TrailError> {
         // Before anybody had called the backend, it caused nothing.
         let Some(first) = action.attempts.first() else { return Ok(()) };
-        let from = self.trail.not_after(first.claimed_at)?.unwrap_or(action.id.index.0).max(action.id.index.0);
+        // Not from where it was planned: it may have waited for longer than anybody wants to read.
+        let before = self.trail.not_after(first.claimed_at.before(Span::from_millis(1)))?.unwrap_or_default();
+        let from = before.max(action.id.index.0) + 1;
         let to = self.end().min(from.saturating_add(ENTRIES_MAX));
         let names = self.names();
         let mut found = Found::default();
+        let mut claimed = false;
         let mut walked = to;
         let mut whole = false;
         let mut failed = None;
-        self.trail.walk(action.id.index.0 + 1, to, |opened| {
+        self.trail.walk(from, to, |opened| {
             for (cause, event) in &opened.events {
                 if event.cluster() != Some(action.cluster) {
                     continue;
@@ -47,7 +50,9 @@ impl Explainer<'_> {
                     (fact.depth, fact.heading, fact.resource) = (1, Some(HEADING), resource);
                 };
                 match event {
-                    Event::SignalsReported { observations, .. } if opened.index > from => {
+                    // The same millisecond has other entries before it.
+                    Event::ActionClaimed { action: it } if it.id == action.id => claimed = true,
+                    Event::SignalsReported { observations, .. } if claimed || opened.at > first.claimed_at => {
                         for text in observations.iter().filter_map(|it| sight(it, action, &mut found)) {
                             tell("replica", text, None);
                         }
@@ -91,7 +96,7 @@ impl Explainer<'_> {
         if let Some(failed) = failed {
             return Err(failed);
         }
-        self.depends_on(action.id.index.0, walked);
+        self.depends_on(from - 1, walked);
         if found.ended.is_none() && action.operation.is_some() {
             let text = "its operation has not ended, as far as this goes";
             let fact = facts.add("effect", "operation", text, Origin::default());
