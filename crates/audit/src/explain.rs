@@ -131,7 +131,13 @@ impl Explainer<'_> {
             _ => None,
         };
         match story {
-            Some(story) => Ok(Some(self.with_doubts(name, story))),
+            Some(story) => {
+                let mut story = self.with_doubts(name, story);
+                // As it was asked for: an entry alone may name a decision, and whoever looks for rows of that name must find them.
+                let subject = name.to_string();
+                story.facts.iter_mut().for_each(|fact| fact.subject.clone_from(&subject));
+                Ok(Some(story))
+            }
             None => self.unknown(name),
         }
     }

@@ -362,7 +362,10 @@ fn what_came_after_the_moment_is_not_told() {
         assert!(then.facts.iter().filter_map(|fact| fact.index).max() <= Some(moment), "{:#?}", then.lines());
         // Its entry alone names it, too.
         let by_entry = ResourceName { kind: only.kind, name: decision.index.to_string() };
-        assert_eq!(story(&world, &state, &by_entry).unwrap().decision.unwrap().id, decision);
+        let then = story(&world, &state, &by_entry).unwrap();
+        assert_eq!(then.decision.unwrap().id, decision);
+        // Whoever looks for it under that name finds every line of it.
+        assert!(then.facts.iter().all(|fact| fact.subject == by_entry.to_string()), "{:#?}", then.facts);
     }
     let before = at(decision.index.0 - 1);
     for name in [decision.to_string(), decision.index.to_string()] {
