@@ -103,9 +103,14 @@ async fn look(inner: &Inner) -> Result<Vec<Gap>, String> {
         let gaps = journal.gaps().and_then(|mut gaps| {
             // After the gaps: a snapshot leaves one, and brings the settings.
             let limited = is_limited(&published);
-            gaps.retain(|gap| !goes_again(&journal, gap, limited));
-            journal.discard_unfinished(&gaps)?;
-            Ok(gaps)
+            let mut wanted = Vec::new();
+            for gap in gaps.drain(..) {
+                if !goes_again(&journal, &gap, limited, journal.was_let_go(&gap)?) {
+                    wanted.push(gap);
+                }
+            }
+            journal.discard_unfinished(&wanted)?;
+            Ok(wanted)
         });
         gaps.map_err(|error| io_error(&error))
     });
@@ -116,9 +121,10 @@ fn is_limited(published: &Published) -> bool {
     !published.state().journal_limits().is_none()
 }
 
-/// Whether what fills this gap would be let go again: this node has done so before. What a snapshot stood in for it never had.
-fn goes_again(journal: &Journal, gap: &Gap, limited: bool) -> bool {
-    limited && gap.first == 1 && journal.begins_with_a_snapshot() != Some(gap.last)
+/// Whether what fills this gap would be let go again: this node has done so before. What a snapshot stood in for it never had, unless it
+/// has fetched all of that once (`was_let_go`).
+fn goes_again(journal: &Journal, gap: &Gap, limited: bool, was_let_go: bool) -> bool {
+    limited && gap.first == 1 && (was_let_go || journal.begins_with_a_snapshot() != Some(gap.last))
 }
 
 /// Whom to ask: whoever answered last, and then the others in turn.
@@ -156,25 +162,43 @@ enum Came {
     Part,
     /// A part, and nobody has what would follow on from it, but something else.
     Wrong,
+    /// Nothing, or a part, and everybody has let go of what would follow on from it: somebody has what comes later.
+    Later(Offer),
 }
 
 /// Fills one gap. False: nobody has what is lacking, or what they have is not what belongs there.
 async fn fill(inner: &Inner, running: &Running, gap: Gap, asking: &mut Asking) -> Result<bool, String> {
     let said = |error: std::io::Error| error.to_string();
     let storage = &inner.storage;
-    let (journal, of) = (storage.journal.clone(), gap.clone());
-    let filling = storage.off_thread(move || journal.fill(of).map_err(|error| io_error(&error))).await.map_err(said)?;
-    let filling = Arc::new(filling);
-    let came = fetch(inner, running, &filling, asking).await;
-    // However it ended: when the last handle goes, what it holds is written and synced, for which no async task may wait.
-    let ended = storage.off_thread({
-        let came = came.clone();
-        move || end(filling, came).map_err(|error| io_error(&error))
-    });
-    let finished = ended.await.map_err(said)?;
     let (first, last) = (gap.first, gap.last);
-    match came? {
-        Came::Part => {}
+    let mut later = None;
+    let (came, finished) = loop {
+        let (journal, of) = (storage.journal.clone(), gap.clone());
+        let filling = storage.off_thread(move || begin(&journal, of, later).map_err(|error| io_error(&error)));
+        let filling = Arc::new(filling.await.map_err(said)?);
+        let came = fetch(inner, running, &filling, asking).await;
+        // However it ended: when the last handle goes, what it holds is written and synced, for which no async task may wait.
+        let ended = storage.off_thread({
+            let came = came.clone();
+            move || end(filling, came).map_err(|error| io_error(&error))
+        });
+        let finished = ended.await.map_err(said)?;
+        match came? {
+            Came::Later(offer) => {
+                let next = offer.first;
+                tracing::info!(
+                    first,
+                    last,
+                    next,
+                    "nobody has these old entries from their beginning on: what is left is fetched"
+                );
+                later = Some(offer);
+            }
+            came => break (came, finished),
+        }
+    };
+    match came {
+        Came::Part | Came::Later(_) => {}
         Came::Wrong => asking.misled(),
         Came::All if !finished => {
             tracing::warn!(first, last, "old entries that were fetched lead elsewhere, and are thrown away");
@@ -190,12 +214,26 @@ async fn fill(inner: &Inner, running: &Running, gap: Gap, asking: &mut Asking) -
     Ok(finished)
 }
 
+/// What has come of a gap so far; `later`: nothing yet, and nobody has its beginning any more.
+fn begin(journal: &Journal, gap: Gap, later: Option<Offer>) -> Result<Filling, JournalError> {
+    let filling = journal.fill(gap)?;
+    if let Some(offer) = later {
+        filling.begin_later(offer.first, offer.before)?;
+    }
+    Ok(filling)
+}
+
 /// Lets readers find what has come, if that is all and right. What is wrong is thrown away, and a part is kept.
 fn end(filling: Arc<Filling>, came: Result<Came, String>) -> Result<bool, JournalError> {
     match (came, Arc::into_inner(filling)) {
         (Ok(Came::All), Some(filling)) => filling.finish(),
         // Any chain looks right until its end. If nobody's goes on from here, what has come may be what is wrong.
         (Ok(Came::Wrong), Some(filling)) => filling.discard().map(|()| false),
+        // Between what has come and what is offered is what nobody has: both together lead nowhere.
+        (Ok(Came::Later(_)), Some(filling)) => filling.discard().map(|()| false),
+        (Ok(Came::Later(_)), None) => {
+            Err(JournalError::Failed { reason: "a page of old entries is still being kept".to_owned() })
+        }
         // A page that nobody waits for any more is still being kept, or there is no more to do.
         _ => Ok(false),
     }
@@ -203,11 +241,12 @@ fn end(filling: Arc<Filling>, came: Result<Came, String>) -> Result<bool, Journa
 
 /// Asks for page after page.
 async fn fetch(inner: &Inner, running: &Running, filling: &Arc<Filling>, asking: &mut Asking) -> Result<Came, String> {
-    let (mut wrong, mut unsynced) = (false, 0);
+    let (mut wrong, mut unanswered, mut unsynced) = (false, false, 0);
     let mut offered: Option<Offer> = None;
     asking.in_vain = 0;
     while !filling.is_complete() {
-        if goes_again(&inner.storage.journal, filling.gap(), is_limited(&inner.published)) {
+        let limited = is_limited(&inner.published);
+        if goes_again(&inner.storage.journal, filling.gap(), limited, filling.was_let_go()) {
             return Ok(Came::Part);
         }
         let others: Vec<(u64, String)> = running
@@ -217,15 +256,11 @@ async fn fetch(inner: &Inner, running: &Running, filling: &Arc<Filling>, asking:
             .map(|(id, member)| (*id, member.address.clone()))
             .collect();
         let Some((peer, address)) = asking.whom(others.len()).and_then(|place| others.get(place)) else {
-            // Everybody was asked for the beginning, and whoever has the most of the rest is known.
-            if let Some(offer) = offered.take().filter(|_| !wrong && filling.is_untouched()) {
-                let into = filling.clone();
-                let begun = inner
-                    .storage
-                    .off_thread(move || into.begin_later(offer.first, offer.before).map_err(|error| io_error(&error)));
-                begun.await.map_err(|error| error.to_string())?;
-                asking.in_vain = 0;
-                continue;
+            // Everybody was asked for what comes next, and whoever has the most of the rest is known. What has come is only given up for that if
+            // nobody who did not answer may have what comes next.
+            let later = offered.take().filter(|_| !wrong && (filling.is_untouched() || !unanswered));
+            if let Some(offer) = later {
+                return Ok(Came::Later(offer));
             }
             return Ok(if wrong { Came::Wrong } else { Came::Part });
         };
@@ -243,6 +278,7 @@ async fn fetch(inner: &Inner, running: &Running, filling: &Arc<Filling>, asking:
             Err(status) => {
                 tracing::debug!(peer, first, "no page of old entries came: {status}");
                 asking.in_vain();
+                unanswered = true;
                 continue;
             }
         };
@@ -254,7 +290,7 @@ async fn fetch(inner: &Inner, running: &Running, filling: &Arc<Filling>, asking:
             Ok(count) => {
                 inner.observer.history_fetched(count);
                 asking.answered();
-                wrong = false;
+                (wrong, unanswered, offered) = (false, false, None);
             }
             Err(Unkept::Wrong(why)) => {
                 tracing::warn!(peer, first, "a page of old entries is not what it should be: {why}");
@@ -442,6 +478,28 @@ mod tests {
             events: applied.encode_events().into(),
             keys: applied.index_keys(&sealed).into(),
         }
+    }
+
+    #[test]
+    fn what_was_fetched_and_let_go_is_not_fetched_again_while_a_limit_is_set() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Arc::new(loadline_log::RealDisk::open(folder.path()).unwrap());
+        let journal = Journal::open(disk, loadline_log::JournalOptions::default()).unwrap();
+        let all = records(60);
+        journal.start_after(40, all[39].hash).unwrap();
+        all[40..].iter().for_each(|record| journal.append(record.clone()).unwrap());
+        let asked = |limited| {
+            let gap = journal.gaps().unwrap().pop().unwrap();
+            assert_eq!((gap.first, gap.last), (1, 40));
+            goes_again(&journal, &gap, limited, journal.was_let_go(&gap).unwrap())
+        };
+        // A snapshot stood in for it: it never was here.
+        assert_eq!((asked(false), asked(true)), (false, false));
+        let filling = journal.fill(journal.gaps().unwrap().pop().unwrap()).unwrap();
+        filling.add(all[..40].to_vec()).unwrap();
+        assert!(filling.finish().unwrap());
+        journal.let_go(40).unwrap();
+        assert_eq!((asked(false), asked(true)), (false, true));
     }
 
     #[test]

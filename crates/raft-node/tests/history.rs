@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::common::{Group, Member, eventually, request};
+use loadline_log::{Journal, JournalOptions, SharedDisk};
 use loadline_raft_node::{Node, NodeConfig, NodeObserver};
 use loadline_state_machine::{Command, Hash, JournalEntry, LogIndex, State};
 
@@ -184,4 +185,62 @@ async fn old_segments_go_when_the_group_says_so_and_what_nobody_has_any_more_sta
     returned.journal().verify().unwrap();
     seen.looks_twice().await;
     assert_eq!(seen.lacking.load(Ordering::SeqCst), lacks[0].last - lacks[0].first + 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_begun_and_leads_nowhere_any_more_is_given_up_for_what_the_others_still_have() {
+    let mut group = Group::with(3, small).start_all().await;
+    let away = group.follower().await;
+    group.members[away].create("before").await;
+    group.agreed().await;
+    let leaving = group.members[away].node();
+    leaving.journal().sync().unwrap();
+    drop(leaving);
+    group.members[away].kill();
+    for round in ["a", "b", "c"] {
+        write_on(&group, round).await;
+    }
+    // It comes back, and does not look for what it missed yet.
+    group.members[away].config.history_look_every = Duration::from_secs(3_600);
+    group.members[away].start().await;
+    group.agreed().await;
+    let returned = group.members[away].node();
+    let gap = eventually("a gap", async || returned.journal().gaps().unwrap().pop()).await;
+    drop(returned);
+    group.members[away].kill();
+    // Some of it has come when it stops again.
+    let others: Vec<Node> = (0..3).filter(|other| *other != away).map(|other| group.members[other].node()).collect();
+    let begun_to = {
+        let disk: SharedDisk = Arc::new(group.members[away].disk.clone());
+        let journal = Journal::open(disk, JournalOptions::default()).unwrap();
+        let mut records = others[0].journal().read(gap.first, 2_000).unwrap();
+        records.retain(|record| record.index < gap.last);
+        let filling = journal.fill(gap.clone()).unwrap();
+        filling.add(records).unwrap();
+        filling.next()
+    };
+    assert!(begun_to > gap.first && begun_to < gap.last, "{begun_to} of {gap:?}");
+
+    let first = |node: &Node| node.journal().first_index().unwrap();
+    set_limit(&group, &(others[0].journal().disk_bytes() / 2).to_string()).await;
+    write_on(&group, "d").await;
+    let kept = eventually("what would come next to go", async || {
+        let kept = others.iter().map(first).min()?;
+        (kept > begun_to).then_some(kept)
+    })
+    .await;
+    assert!(kept < gap.last, "{kept} of {gap:?}");
+    set_limit(&group, "0").await;
+    group.members[away].config.history_look_every = Duration::from_millis(50);
+    group.members[away].start().await;
+    group.agreed().await;
+    let returned = group.members[away].node();
+    // Without that it asks for ever for what nobody has, and has nothing of what they have.
+    eventually("what the others keep", async || {
+        let lacks = returned.journal().gaps().unwrap();
+        let kept = others.iter().map(first).min()?;
+        (lacks.len() == 1 && lacks[0].first == gap.first && lacks[0].last + 1 == kept).then_some(())
+    })
+    .await;
+    returned.journal().verify().unwrap();
 }

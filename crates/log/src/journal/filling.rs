@@ -3,7 +3,7 @@
 //! A snapshot that was installed, or a folder that came back without its past, leaves a gap in the journal. Its segments are never rewritten,
 //! so what fills a gap goes into a journal of its own, in a folder that is named after the gap: `filled/FIRST-LAST/`. It is built up like any
 //! journal and survives a restart half done. Only when it is whole, and ends with the very hash that the journal knew all along, do readers
-//! find it.
+//! find it. One that was whole and was let go leaves a mark in its folder, so that nobody fetches it again only to let it go again.
 //!
 //! Not here: where the records come from, and whether each of them follows from the one before; the hashes are the caller's.
 
@@ -14,12 +14,14 @@ use std::{ops::RangeInclusive, sync::Arc};
 
 use super::{Hash, Journal, JournalError, JournalOptions, JournalRecord, io_error, is_gone};
 use crate::{
-    disk::{Below, SharedDisk, ensure_dir},
+    disk::{Below, SharedDisk, ensure_dir, replace_file},
     lock,
 };
 
 const DIR: &str = "filled";
 const DIGITS: usize = 20;
+/// The mark, an empty file.
+const LET_GO: &str = "let-go";
 
 /// Entries that a journal lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +48,7 @@ pub(super) struct Filled {
 #[derive(Debug)]
 pub struct Filling {
     gap: Gap,
+    was_let_go: bool,
     whole: Journal,
     part: Journal,
 }
@@ -145,7 +148,14 @@ impl Journal {
         {
             part.start_after(gap.first - 1, before)?;
         }
-        Ok(Filling { gap, whole: self.clone(), part })
+        Ok(Filling { was_let_go: self.was_let_go(&gap)?, gap, whole: self.clone(), part })
+    }
+
+    /// Whether all of this gap was filled before, and then let go.
+    pub fn was_let_go(&self, gap: &Gap) -> Result<bool, JournalError> {
+        let (disk, _) = self.disk_and_options();
+        let mark = format!("{}/{LET_GO}", name(gap.first, gap.last));
+        disk.exists(&mark).map_err(io_error(format!("look for the file {mark}")))
     }
 
     /// Throws away what was begun and belongs to none of these gaps: nobody will go on with it. Not while anything else is being filled.
@@ -189,6 +199,11 @@ impl Journal {
 impl Filling {
     pub fn gap(&self) -> &Gap {
         &self.gap
+    }
+
+    /// See [`Journal::was_let_go`].
+    pub fn was_let_go(&self) -> bool {
+        self.was_let_go
     }
 
     /// The entry that comes next.
@@ -268,6 +283,13 @@ impl Filling {
         self.part.close()?;
         remove_part(&disk, &(self.gap.first..=self.gap.last))
     }
+}
+
+/// Says, before a filled gap is removed, that it is let go: what is only thrown away is to be fetched again.
+pub(super) fn mark_let_go(disk: &SharedDisk, entries: &RangeInclusive<u64>) -> Result<(), JournalError> {
+    let dir = name(*entries.start(), *entries.end());
+    let mark = format!("{dir}/{LET_GO}");
+    replace_file(&**disk, &dir, &mark, &[]).map_err(io_error(format!("write {mark}")))
 }
 
 /// Removes the segments of a filled gap; the empty folders cost nothing.

@@ -112,6 +112,7 @@ impl Journal {
             let oldest = filled.remove(place);
             drop(filled);
             oldest.journal.close()?;
+            filling::mark_let_go(&disk, &oldest.gap)?;
             filling::remove_part(&disk, &oldest.gap)?;
             gone += 1;
         }

@@ -285,3 +285,62 @@ fn what_nobody_has_any_more_is_left_out_and_the_rest_is_found() {
     journal.let_go(60).unwrap();
     assert_eq!(journal.begins_with_a_snapshot(), None);
 }
+
+#[test]
+fn what_was_whole_and_let_go_is_told_from_what_was_thrown_away() {
+    let disk = ModelDisk::new(1);
+    let journal = with_gaps(&disk);
+    let let_go = |journal: &Journal| {
+        let was = |first, last| journal.was_let_go(&gap(first, last)).unwrap();
+        (was(1, 40), was(61, 80))
+    };
+    let begun = || {
+        let filling = journal.fill(gap(1, 40)).unwrap();
+        filling.add(records(1..=15)).unwrap();
+        filling
+    };
+    begun().discard().unwrap();
+    drop(begun());
+    journal.discard_unfinished(&[]).unwrap();
+    assert_eq!(let_go(&journal), (false, false));
+    let filling = journal.fill(gap(1, 40)).unwrap();
+    assert!(!filling.was_let_go());
+    filling.add(records(1..=40)).unwrap();
+    assert!(filling.finish().unwrap());
+    // Its beginning is another gap.
+    journal.let_go(journal.sealed_segments()[0].last).unwrap();
+    assert_eq!(let_go(&journal), (false, false));
+    journal.let_go(40).unwrap();
+    assert_eq!(let_go(&journal), (true, false));
+    assert_eq!(journal.begins_with_a_snapshot(), Some(40), "only the mark tells");
+    drop(journal);
+    let journal = open(&disk);
+    assert_eq!(let_go(&journal), (true, false));
+    // Whoever wants it all the same gets it.
+    let filling = journal.fill(gap(1, 40)).unwrap();
+    assert!(filling.was_let_go());
+    filling.add(records(1..=40)).unwrap();
+    assert!(filling.finish().unwrap());
+    drop(journal);
+    assert_eq!(open(&disk).stretches(), [1..=60, 81..=120]);
+}
+
+#[test]
+fn a_power_cut_while_it_is_let_go_forgets_nothing_without_its_mark() {
+    for seed in 0..15 {
+        for cut_at in 1..20 {
+            let disk = ModelDisk::new(seed);
+            let journal = with_gaps(&disk);
+            let filling = journal.fill(gap(1, 40)).unwrap();
+            filling.add(records(1..=40)).unwrap();
+            assert!(filling.finish().unwrap());
+            disk.cut_power_at(cut_at);
+            let _ = journal.let_go(40);
+            disk.power_cut();
+            drop(journal);
+            let journal = open(&disk);
+            let whole = journal.first_index() == Some(1);
+            assert!(whole || journal.was_let_go(&gap(1, 40)).unwrap(), "seed {seed}, cut at {cut_at}");
+        }
+    }
+}
