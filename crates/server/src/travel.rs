@@ -15,13 +15,43 @@ use loadline_state_machine::{State, Time};
 
 use crate::kept::kept;
 
-/// States that are kept. Each shares most of its rows with the next.
+/// States that are kept. One that was replayed from another shares most of its rows with that; one that began with a snapshot on disk
+/// shares none.
 const KEPT_MAX: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct Travel {
     node: Node,
-    kept: Mutex<BTreeMap<u64, Arc<State>>>,
+    kept: Mutex<Lately>,
+}
+
+/// States that were made or used lately.
+#[derive(Debug, Default)]
+struct Lately {
+    /// By their index, each with the number of its last use.
+    states: BTreeMap<u64, (Arc<State>, u64)>,
+    uses: u64,
+}
+
+impl Lately {
+    /// The one that is nearest to a moment, and not after it.
+    fn nearest(&mut self, moment: Moment) -> Option<Arc<State>> {
+        self.uses += 1;
+        let mut newest_first = self.states.values_mut().rev();
+        let (state, used) = newest_first.find(|(it, _)| moment.holds(it.applied().0, it.now()))?;
+        *used = self.uses;
+        Some(Arc::clone(state))
+    }
+
+    /// Whichever was used longest ago makes room. By their order in the log it would be the new one, as soon as all others are later.
+    fn keep(&mut self, state: &Arc<State>) {
+        self.uses += 1;
+        self.states.insert(state.applied().0, (Arc::clone(state), self.uses));
+        while self.states.len() > KEPT_MAX {
+            let longest_ago = self.states.iter().min_by_key(|(_, (_, used))| *used).map(|(index, _)| *index);
+            longest_ago.and_then(|index| self.states.remove(&index));
+        }
+    }
 }
 
 /// Why there is no such state.
@@ -80,18 +110,14 @@ impl Travel {
         }
         let state = Arc::new(replayed.state);
         if state.applied().0 > began {
-            self.keep(&state);
+            self.kept.lock().unwrap_or_else(PoisonError::into_inner).keep(&state);
         }
         Ok(state)
     }
 
     /// The state to begin with: of those that were made lately and those that are kept on disk, the one that is nearest.
     fn nearest(&self, moment: Moment, source: &Kept) -> Result<State, TravelError> {
-        let made = {
-            let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            let usable = kept.values().rev().find(|state| moment.holds(state.applied().0, state.now()));
-            usable.map(Arc::clone)
-        };
+        let made = self.kept.lock().unwrap_or_else(PoisonError::into_inner).nearest(moment);
         let from = made.as_ref().map_or(0, |state| state.applied().0);
         let mut not_after = match moment {
             Moment::Index(index) => index,
@@ -109,14 +135,6 @@ impl Travel {
             (Some(state), _) => Ok(State::clone(&state)),
             (None, Some(range)) if *range.start() > 1 => Err(TravelError::Begins { first: *range.start() }),
             (None, _) => Ok(State::new()),
-        }
-    }
-
-    fn keep(&self, state: &Arc<State>) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.insert(state.applied().0, Arc::clone(state));
-        while kept.len() > KEPT_MAX {
-            kept.pop_first();
         }
     }
 }
@@ -146,7 +164,36 @@ fn told(error: ReplayError) -> TravelError {
 
 #[cfg(test)]
 mod tests {
+    use loadline_state_machine::{Entry, LogIndex, Sealed, apply};
+
     use super::*;
+
+    #[test]
+    fn the_state_that_was_used_longest_ago_makes_room_and_never_the_new_one() {
+        let mut state = State::new();
+        let mut states = Vec::new();
+        for index in 1..=20 {
+            let entry = Entry { stamped_at: Time::from_millis(index), requests: Vec::new() };
+            apply(&mut state, LogIndex(index), &Sealed::seal(entry));
+            states.push(Arc::new(state.clone()));
+        }
+        let made = |index: u64| &states[usize::try_from(index).unwrap() - 1];
+        let mut lately = Lately::default();
+        for index in 11..=18 {
+            lately.keep(made(index));
+        }
+        let kept = |lately: &Lately| lately.states.keys().copied().collect::<Vec<_>>();
+        // Earlier than all that are kept: somebody walks backwards.
+        lately.keep(made(3));
+        assert_eq!(kept(&lately), [3, 12, 13, 14, 15, 16, 17, 18]);
+        let nearest = |lately: &mut Lately, index| lately.nearest(Moment::Index(index)).map(|state| state.applied().0);
+        assert_eq!(nearest(&mut lately, 12), Some(12));
+        assert_eq!(nearest(&mut lately, 2), None);
+        lately.keep(made(2));
+        assert_eq!(kept(&lately), [2, 3, 12, 14, 15, 16, 17, 18], "12 was used, 13 was not");
+        assert_eq!(nearest(&mut lately, 13), Some(12));
+        assert_eq!(nearest(&mut lately, 3), Some(3));
+    }
 
     #[test]
     fn a_moment_is_an_index_or_a_time() {
