@@ -61,7 +61,7 @@ struct Rowed<F, P> {
     rows_max: usize,
     /// The entries that have such rows, before one and newer than another, the newest first.
     found: F,
-    /// The rows at these entries, in the same order.
+    /// The rows at an entry, the newest first.
     picked: P,
 }
 
@@ -70,30 +70,46 @@ impl<F, P> Rowed<F, P> {
     fn at<T>(&self, end: u64, filled: Vec<RangeInclusive<u64>>, kept: &Mutex<Kept<T>>) -> Result<Rows<T>, SqlError>
     where
         F: Fn(Option<u64>, u64) -> Result<Vec<u64>, SqlError>,
-        P: Fn(&[u64]) -> Result<Rows<T>, SqlError>,
+        P: Fn(u64) -> Result<Vec<T>, SqlError>,
     {
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.filled != filled {
             *kept = Kept { filled, ..Kept::default() };
         }
         let new = (self.found)(None, kept.up_to)?;
-        let mut added = (self.picked)(&new)?;
+        let mut added = self.read(&new)?;
+        let is_full = added.len() >= self.rows_max;
         added.reverse();
-        // Only now: had it been interrupted, the rows in between would be missed for ever.
+        // Only now: had it been interrupted, the rows in between would be missed for ever. If not all of them were read, those that
+        // were push out whatever is older than the rest.
         kept.rows.extend(added);
         kept.up_to = new.first().copied().unwrap_or(kept.up_to).max(kept.up_to);
         let surplus = kept.rows.len().saturating_sub(self.rows_max);
         kept.rows.drain(..surplus);
-        kept.cut |= surplus > 0 || new.len() >= self.rows_max;
+        kept.cut |= surplus > 0 || is_full || new.len() >= self.rows_max;
         if kept.cut && kept.rows.back().is_some_and(|(newest, _)| *newest > end) {
             // At a moment of the past there were older ones in the place of those that came since: few ask for that.
             drop(kept);
-            let mut rows = (self.picked)(&(self.found)(end.checked_add(1), 0)?)?;
-            rows.truncate(self.rows_max);
-            return Ok(rows);
+            return self.read(&(self.found)(end.checked_add(1), 0)?);
         }
         let seen = kept.rows.iter().rev().filter(|(index, _)| *index <= end);
         Ok(seen.map(|(index, row)| (*index, Arc::clone(row))).collect())
+    }
+
+    /// The rows at these entries, in the same order, until there are as many as are kept: an entry may have hundreds.
+    fn read<T>(&self, entries: &[u64]) -> Result<Rows<T>, SqlError>
+    where
+        P: Fn(u64) -> Result<Vec<T>, SqlError>,
+    {
+        let mut rows = Vec::new();
+        for entry in entries {
+            if rows.len() >= self.rows_max {
+                break;
+            }
+            rows.extend((self.picked)(*entry)?.into_iter().map(|row| (*entry, Arc::new(row))));
+        }
+        rows.truncate(self.rows_max);
+        Ok(rows)
     }
 }
 
@@ -114,26 +130,21 @@ impl JournalPast {
         let source = Rowed {
             rows_max,
             found: |before, since| self.found(&key, before, since, rows_max, budget),
-            picked: |entries: &[u64]| self.picked(entries, budget, &pick),
+            picked: |entry| self.picked(entry, budget, &pick),
         };
         source.at(state.applied().0, self.node.journal().filled_gaps(), kept)
     }
 
-    /// The rows at these entries, in the same order.
+    /// The rows at an entry, the newest first.
     fn picked<T>(
         &self,
-        entries: &[u64],
+        entry: u64,
         budget: &Budget,
         pick: impl Fn(u64, Time, Event) -> Option<T>,
-    ) -> Result<Rows<T>, SqlError> {
-        let mut rows = Vec::new();
-        for entry in entries {
-            budget.check()?;
-            let Some((time, events)) = self.events_at(*entry)? else { continue };
-            let picked = events.into_iter().rev().filter_map(|event| pick(*entry, time, event));
-            rows.extend(picked.map(|row| (*entry, Arc::new(row))));
-        }
-        Ok(rows)
+    ) -> Result<Vec<T>, SqlError> {
+        budget.check()?;
+        let Some((time, events)) = self.events_at(entry)? else { return Ok(Vec::new()) };
+        Ok(events.into_iter().rev().filter_map(|event| pick(entry, time, event)).collect())
     }
 
     /// The entries under a key that are before one and newer than another, the newest first.
@@ -273,9 +284,10 @@ mod tests {
 
     use super::*;
 
-    /// A history in which every entry of these has a row, which is its own number; at most four of them are kept.
+    /// A history in which every entry of these has rows, each of which is its own number; at most four rows are kept.
     struct History {
         entries: RefCell<Vec<u64>>,
+        rows_each: usize,
         filled: RefCell<Vec<RangeInclusive<u64>>>,
         read: Cell<usize>,
         kept: Mutex<Kept<u64>>,
@@ -284,7 +296,7 @@ mod tests {
     impl History {
         fn of(entries: impl IntoIterator<Item = u64>) -> History {
             let entries = RefCell::new(entries.into_iter().collect());
-            History { entries, filled: RefCell::default(), read: Cell::new(0), kept: Mutex::default() }
+            History { entries, rows_each: 1, filled: RefCell::default(), read: Cell::new(0), kept: Mutex::default() }
         }
 
         /// What is shown at an entry, and how many rows were read for it.
@@ -300,9 +312,9 @@ mod tests {
                     let wanted = newest_first.filter(|it| before.is_none_or(|before| *it < before) && *it > since);
                     Ok(wanted.take(ROWS_MAX).collect())
                 },
-                picked: |entries: &[u64]| {
-                    self.read.set(self.read.get() + entries.len());
-                    Ok(entries.iter().map(|entry| (*entry, Arc::new(*entry))).collect())
+                picked: |entry| {
+                    self.read.set(self.read.get() + self.rows_each);
+                    Ok(vec![entry; self.rows_each])
                 },
             };
             let rows = source.at(end, self.filled.borrow().clone(), &self.kept).unwrap();
@@ -331,6 +343,25 @@ mod tests {
         history.check(7, &[7, 6, 5, 4], 4);
         history.check(3, &[3, 2, 1], 3);
         history.check(9, &[9, 8, 7, 6], 0);
+    }
+
+    #[test]
+    fn no_more_rows_are_read_than_are_kept_however_many_an_entry_has() {
+        let history = History { rows_each: 3, ..History::of(1..=4) };
+        // Of two entries, though four would fit if each had one row; and of the second, the newest.
+        history.check(4, &[4, 4, 4, 3], 6);
+        history.check(4, &[4, 4, 4, 3], 0);
+        // What was not read is not taken for never having been.
+        history.check(2, &[2, 2, 2, 1], 6);
+        history.entries.borrow_mut().extend([5, 6, 7]);
+        history.check(7, &[7, 7, 7, 6], 6);
+        history.check(5, &[5, 5, 5, 4], 6);
+        history.check(7, &[7, 7, 7, 6], 0);
+
+        // Exactly as many as are kept, with more before.
+        let history = History { rows_each: 2, ..History::of([1, 2, 3]) };
+        history.check(3, &[3, 3, 2, 2], 4);
+        history.check(2, &[2, 2, 1, 1], 4);
     }
 
     #[test]
