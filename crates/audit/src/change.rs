@@ -52,7 +52,7 @@ impl ChangeError {
 }
 
 /// Enough of a statement to recognise it, on one line.
-fn shortened(statement: &str) -> String {
+pub(crate) fn shortened(statement: &str) -> String {
     const CHARACTERS_MAX: usize = 60;
     let words = statement.split_whitespace().collect::<Vec<_>>().join(" ");
     if words.chars().count() <= CHARACTERS_MAX {

@@ -11,6 +11,7 @@ use super::lines::{Lines as Kept, Point};
 use super::model::Model;
 use super::tally::{Figures, Tally};
 use super::{MadeLater, Runs};
+use crate::change::shortened;
 
 /// Clusters that are drawn on their own.
 const CLUSTERS_DRAWN_MAX: usize = 6;
@@ -254,7 +255,8 @@ fn assumptions(runs: &Runs<'_>) -> Vec<String> {
         });
     }
     if runs.refused.is_none() {
-        let never = |it: &str| format!("Up to the end of the window there is no row that this is about: {it}");
+        let never =
+            |it: &str| format!("Up to the end of the window there is no row that this is about: {}", shortened(it));
         all.extend(runs.rest.statements().map(never));
     }
     if runs.changed.is_some() && runs.givens.configured > 0 {
