@@ -6,6 +6,7 @@ mod altered_folders;
 mod backtests;
 mod day_in_a_file;
 mod diff;
+mod everything;
 mod evidence;
 mod explain;
 mod manipulations;
