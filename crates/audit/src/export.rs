@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use loadline_log::export::{Export, ExportError, ExportHead, ExportWriter};
-use loadline_log::{JournalRecord, LogPosition, SigningKey, SnapshotMeta, snapshot};
+use loadline_log::{JournalError, JournalRecord, LogPosition, SigningKey, SnapshotMeta, snapshot};
 use loadline_state_machine::{Hash, State, Time};
 
 use crate::replay::{Moment, ReplayError, Start, replay};
@@ -54,6 +54,9 @@ pub enum ExportFailed {
     Missing { index: u64, next: Option<u64> },
     #[error("the state before entry {first} cannot be made")]
     Before { first: u64, source: ReplayError },
+    /// What is before them is as it was.
+    #[error("entries {first} to {last} cannot be read")]
+    Damaged { first: u64, last: u64, source: SourceError },
     #[error(transparent)]
     Source(#[from] SourceError),
     #[error(transparent)]
@@ -167,7 +170,7 @@ pub fn export<W: Write>(
     drop(state);
     let mut next = first;
     while next <= last {
-        let records = source.read(next, PART_BYTES)?;
+        let records = source.read(next, PART_BYTES).map_err(|error| unreadable(source, next, error))?;
         if records.is_empty() {
             return Err(ExportFailed::Missing { index: next, next: None });
         }
@@ -178,6 +181,16 @@ pub fn export<W: Write>(
         tell(ExportProgress::Written(next - first), writer.out());
     }
     Ok(writer.finish()?)
+}
+
+/// Why an entry cannot be read, and of damage which others cannot either: whoever reads gets everything that is before it first.
+fn unreadable(source: &dyn Source, index: u64, error: SourceError) -> ExportFailed {
+    match (&error, source.stored_with(index)) {
+        (SourceError::Journal(JournalError::Damaged { .. }), Some(entries)) => {
+            ExportFailed::Damaged { first: *entries.start(), last: *entries.end(), source: error }
+        }
+        _ => ExportFailed::Source(error),
+    }
 }
 
 /// The hash before an entry and, unless it is the first of all, the state, as the bytes of a snapshot.

@@ -117,6 +117,10 @@ impl Source for Kept {
         self.journal.read(from, bytes_max).map_err(SourceError::Journal)
     }
 
+    fn stored_with(&self, index: u64) -> Option<RangeInclusive<u64>> {
+        self.journal.stored_with(index)
+    }
+
     fn starts(&self) -> Vec<u64> {
         self.snapshots.indexes()
     }

@@ -21,6 +21,11 @@ pub trait Source: fmt::Debug + Sync {
     /// none.
     fn read(&self, from: u64, bytes_max: usize) -> Result<Vec<JournalRecord>, SourceError>;
 
+    /// The entries that are stored as one piece with this one, so that damage anywhere in it concerns them all; none if that is not known.
+    fn stored_with(&self, _index: u64) -> Option<RangeInclusive<u64>> {
+        None
+    }
+
     /// The entries after which a whole state is kept, oldest first.
     fn starts(&self) -> Vec<u64> {
         Vec::new()

@@ -6,8 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use loadline_audit::day::Day;
+use loadline_audit::export::{Begin, ExportFailed, Origin, bounds, export};
 use loadline_audit::verify::Verdict;
-use loadline_log::{Identity, JournalRecord, RealDisk, SharedDisk};
+use loadline_audit::{Kept, Moment};
+use loadline_log::{Identity, JournalRecord, RealDisk, SharedDisk, SigningKey};
 use loadline_state_machine::State;
 
 use super::evidence::{ENTRIES, files, folder, joined, log, snapshot, verified, wrong};
@@ -109,4 +111,35 @@ fn a_write_ahead_log_that_is_not_there_or_cannot_be_read_is_missed() {
     std::fs::write(foreign.path().join("wal/notes.txt"), "mine").unwrap();
     let found = wrong(foreign.path());
     assert!(found.len() == 1 && found[0].starts_with("wal/notes.txt is not a file of"), "{found:?}");
+}
+
+#[test]
+fn an_export_of_what_is_damaged_names_the_entries_that_cannot_be_read() {
+    let whole = folder(ENTRIES, &[]);
+    let path = &super::evidence::segments(whole.path())[1];
+    let mut bytes = std::fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+    let named = verified(whole.path()).findings[0].entries;
+
+    let kept = Kept::open(whole.path()).unwrap();
+    let key = SigningKey::of_seed(&[7; 32]).unwrap();
+    let origin = Origin {
+        group: "g".to_owned(),
+        node_id: 1,
+        node_name: "n1".to_owned(),
+        incarnation: 1,
+        version: "0.1.0".to_owned(),
+        made_ms: 0,
+    };
+    let exported = |to| {
+        let entries = bounds(&kept, Begin::First, to).unwrap();
+        export(&kept, entries, &origin, &key, Vec::new(), |_, _| {})
+    };
+    let Err(ExportFailed::Damaged { first, last, .. }) = exported(Moment::End) else { panic!("it is damaged") };
+    assert_eq!(Some((first, Some(last))), named, "the same entries as in the folder");
+    assert!(first > 1 && last < ENTRIES);
+    // Up to there it is as good as ever.
+    exported(Moment::Index(first - 1)).unwrap();
 }

@@ -82,7 +82,7 @@ pub(super) fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-fn segments(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn segments(folder: &Path) -> Vec<PathBuf> {
     files(&folder.join("journal")).into_keys().collect()
 }
 

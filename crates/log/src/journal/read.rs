@@ -73,6 +73,16 @@ impl Inner {
 }
 
 impl Journal {
+    /// The entries that are stored as one piece with this one: where one of them cannot be read, none of them can. None: it is not on the disk.
+    pub fn stored_with(&self, index: u64) -> Option<RangeInclusive<u64>> {
+        let located = lock(&self.shared.inner).locate(index);
+        match located {
+            Located::Block(Block { place, .. }) => Some(place.first..=place.first + u64::from(place.count) - 1),
+            Located::Nowhere { .. } => self.filled_at(index)?.journal.stored_with(index),
+            Located::Waiting(_) | Located::Behind => None,
+        }
+    }
+
     /// Entries that are not here, and of which some once were, in segments that are gone: let go, or taken away. What a snapshot stood in for
     /// from the beginning on is not among them.
     pub fn gone(&self) -> Vec<RangeInclusive<u64>> {
@@ -216,6 +226,13 @@ mod tests {
         filling.add((1..=through).map(record).collect()).unwrap();
         assert!(filling.finish().unwrap());
         assert_eq!((journal.gone(), journal.stretches()), (vec![], vec![1..=200]));
+        let mut next = 1;
+        while let Some(piece) = journal.stored_with(next) {
+            assert!(*piece.start() == next && *piece.end() < next + 20, "{piece:?} begins with {next}");
+            assert!(piece.clone().all(|index| journal.stored_with(index).as_ref() == Some(&piece)));
+            next = piece.end() + 1;
+        }
+        assert_eq!(next, 201, "also what was fetched");
         drop(journal);
         // And has a beginning of its own that can be missing.
         let first = format!("filled/{:020}-{through:020}/journal/0000000000000001.journal", 1);

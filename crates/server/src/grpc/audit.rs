@@ -13,7 +13,8 @@ use loadline_api::v1::{
     history_moment,
 };
 use loadline_audit::export::{Begin, ExportFailed, ExportProgress, Origin, bounds, export};
-use loadline_audit::{Kept, Moment};
+use loadline_audit::{Kept, Moment, SourceError};
+use loadline_log::JournalError;
 use loadline_raft_node::Node;
 use loadline_state_machine::Time;
 use tokio::runtime::Handle;
@@ -129,6 +130,17 @@ fn refused(error: &ExportFailed) -> Status {
             next.iter().fold(answer, |answer, next| answer.with("next", next))
         }
         ExportFailed::Before { .. } => Answer::new(Code::FailedPrecondition, "NO_STATE_BEFORE", message),
+        ExportFailed::Damaged { first, last, source } => {
+            let answer =
+                Answer::new(Code::DataLoss, "HISTORY_DAMAGED", message).with("first", first).with("last", last);
+            match source {
+                // Without the advice for whoever runs the node.
+                SourceError::Journal(JournalError::Damaged { file, offset, what }) => {
+                    answer.with("what", &format!("{file} is damaged at offset {offset}: {what}"))
+                }
+                _ => answer,
+            }
+        }
         ExportFailed::Source(_) | ExportFailed::Export(_) => Answer::new(Code::Internal, "EXPORT_FAILED", message),
     }
     .status()
@@ -191,5 +203,26 @@ impl Write for Sending {
 
     fn flush(&mut self) -> io::Result<()> {
         if self.waiting.is_empty() { Ok(()) } else { self.send() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic_types::StatusExt as _;
+
+    use super::*;
+
+    #[test]
+    fn entries_that_cannot_be_read_are_named() {
+        let (file, what) = ("journal/0000000000000001.journal".to_owned(), "there is no valid frame".to_owned());
+        let source = SourceError::Journal(JournalError::Damaged { file, offset: 77, what });
+        let status = refused(&ExportFailed::Damaged { first: 120, last: 140, source });
+        assert_eq!(status.code(), Code::DataLoss);
+        assert!(status.message().starts_with("entries 120 to 140 cannot be read: "), "{status:?}");
+        let info = status.get_details_error_info().expect("a reason");
+        assert_eq!(info.reason, "HISTORY_DAMAGED");
+        let said = |key: &str| info.metadata.get(key).map(String::as_str).unwrap_or_default().to_owned();
+        assert_eq!((said("first"), said("last")), ("120".to_owned(), "140".to_owned()));
+        assert_eq!(said("what"), "journal/0000000000000001.journal is damaged at offset 77: there is no valid frame");
     }
 }
