@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use loadline_audit::{ExportFile, Kept, Moment, ReplayError, Source, SourceError, Start, with_causes};
-use loadline_client::HistoryRange;
+use loadline_client::{HistoryBound, HistoryRange};
 use loadline_state_machine::{State, Time};
 
 use crate::commands::Session;
@@ -114,12 +114,44 @@ fn unreadable(called: &str, error: &SourceError) -> Failed {
 impl History {
     /// Everything that a node of the running group keeps without a gap.
     pub(crate) async fn of_group(session: &Session<'_>) -> Result<History, Failed> {
-        let mut temp = tempfile::NamedTempFile::new()?;
         let range = HistoryRange { from: None, to: None, reading: session.reading };
+        History::fetched(session, &range).await
+    }
+
+    /// The same, only from one moment to another where that can be had: a node makes the state before the first of them from the newest one
+    /// that it keeps.
+    pub(crate) async fn of_group_from(session: &Session<'_>, from: Moment, to: Moment) -> Result<History, Failed> {
+        let applied = match from {
+            Moment::End => session.client.status().await.ok().map(|status| status.applied_index),
+            _ => None,
+        };
+        if let Some((from, to)) = near(from, to, applied) {
+            let bound = HistoryBound::Index;
+            let range = HistoryRange { from: Some(bound(from)), to: to.map(bound), reading: session.reading };
+            // What is wrong with it is said of the whole.
+            if let Ok(history) = History::fetched(session, &range).await {
+                return Ok(history);
+            }
+        }
+        History::of_group(session).await
+    }
+
+    async fn fetched(session: &Session<'_>, range: &HistoryRange) -> Result<History, Failed> {
+        let mut temp = tempfile::NamedTempFile::new()?;
         let watched = session.console.watched;
-        crate::commands::audit::fetch(&session.client, &range, temp.as_file_mut(), watched).await?;
+        crate::commands::audit::fetch(&session.client, range, temp.as_file_mut(), watched).await?;
         let path = temp.path().to_owned();
         of_file(&path, "the history of the group".to_owned(), Some(temp), watched)
+    }
+
+    /// Says that there was no kept state to begin with, to somebody who asked for one.
+    pub(crate) fn say_if_from_the_beginning(&self, near: bool, start: &Start, console: &mut Console) {
+        if near && !matches!(start, Start::From(_)) {
+            let called = &self.called;
+            console.say(&format!(
+                "{called} has no state that is kept from before that moment: every entry is applied, from the first on"
+            ));
+        }
     }
 
     /// Where a replay to a moment begins: with the first entry of all, or, if the history has only a later part, with the state that
@@ -217,6 +249,23 @@ impl History {
     }
 }
 
+/// The first and the last entry that are needed between two moments; none if that cannot be told. No last one: everything that there is.
+/// `applied`: how far the group is.
+fn near(from: Moment, to: Moment, applied: Option<u64>) -> Option<(u64, Option<u64>)> {
+    let from = match from {
+        Moment::Index(index) => index,
+        Moment::End => applied?,
+        // Before which entry that is, only a whole history tells.
+        Moment::Time(_) => return None,
+    };
+    let to = match to {
+        Moment::Index(index) => Some(index),
+        Moment::Time(_) | Moment::End => None,
+    };
+    // With the first entry everything begins.
+    (from > 1 && to.is_none_or(|to| from <= to)).then_some((from, to))
+}
+
 impl From<ReplayError> for Failed {
     fn from(error: ReplayError) -> Failed {
         let exit = match error {
@@ -307,5 +356,24 @@ mod tests {
         }
         assert_eq!(at(&history, Moment::Time(Time::from_millis(20_000))), Ok(2));
         assert_eq!(at(&history, Moment::Index(1)), Ok(1));
+    }
+
+    #[test]
+    fn of_a_running_group_only_what_is_needed_is_asked_for() {
+        let (index, end, time) = (Moment::Index, Moment::End, Moment::Time(Time::from_millis(5)));
+        for (from, to, expected) in [
+            (index(40), index(40), Some((40, Some(40)))),
+            (index(40), index(60), Some((40, Some(60)))),
+            (index(40), end, Some((40, None))),
+            (index(40), time, Some((40, None))),
+            (end, end, Some((99, None))),
+            (time, time, None),
+            (index(60), index(40), None),
+            (index(1), index(60), None),
+            (index(0), index(0), None),
+        ] {
+            assert_eq!(near(from, to, Some(99)), expected, "from {from:?} to {to:?}");
+        }
+        assert_eq!(near(end, end, None), None, "nobody said how far the group is");
     }
 }

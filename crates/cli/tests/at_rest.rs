@@ -1,6 +1,10 @@
 //! Histories that are at rest: an export or the folder of a stopped node, and no group to ask.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use loadline_audit::{Kept, Moment, Start};
+use loadline_log::{LogPosition, RealDisk, SnapshotMeta, SnapshotStore};
 
 use crate::support::Desk;
 
@@ -190,4 +194,55 @@ fn the_pictures_of_a_backtest_are_whole_and_show_every_run_over_universal_time()
     assert!(page.contains("<li>Size 200cc: ready after "), "{page}");
     let text = desk.run(&["backtest", "-f", &change, "--file", &whole(), "--since", "40s"]).out;
     assert!(text.contains("  - Size 200cc: ready after "), "{text}");
+}
+
+/// As if a node had kept the state after this entry.
+fn keep_state(data: &str, index: u64) {
+    let kept = Kept::open(Path::new(data)).expect("a history");
+    let replayed = loadline_audit::replay(&kept, Start::Beginning, Moment::Index(index), |_| {});
+    let state = replayed.expect("replayed").state;
+    drop(kept);
+    let meta = SnapshotMeta {
+        last: Some(LogPosition { term: 1, node: 1, index }),
+        membership_at: None,
+        membership: Vec::new().into(),
+        state_hash: state.hash().0,
+        created_ms: 0,
+        group: "g".to_owned(),
+        incarnation: 1,
+    };
+    let disk = Arc::new(RealDisk::open(Path::new(data)).expect("a disk"));
+    SnapshotStore::open(disk, 2).expect("snapshots").write(&meta, &state.encode()).expect("written");
+}
+
+#[test]
+fn a_replay_from_a_snapshot_begins_there_and_says_so_where_there_is_none() {
+    const FROM_THE_BEGINNING: &str = "every entry is applied, from the first on";
+    let desk = Desk::new();
+    let (data, _) = folder(&desk, "data");
+    let near = |source: [&str; 2]| {
+        let ended = desk.run(&["audit", "replay", "--to", "700", "--from-snapshot", source[0], source[1]]);
+        assert_eq!(ended.code, 0, "{ended:?}");
+        ended
+    };
+    let all = desk.run(&["audit", "replay", "--to", "700", "--data-dir", &data]);
+    assert!(all.err.contains("700 entries in ") && !all.err.contains(FROM_THE_BEGINNING), "{}", all.err);
+    for source in [["--data-dir", &data], ["--file", &whole()]] {
+        let ended = near(source);
+        assert!(ended.err.contains("700 entries in ") && ended.err.contains(FROM_THE_BEGINNING), "{}", ended.err);
+    }
+    keep_state(&data, 640);
+    for (source, applied) in [(["--data-dir", &data], "60 entries in "), (["--file", &afternoon()], "201 entries in ")]
+    {
+        let ended = near(source);
+        assert!(ended.err.contains(applied) && !ended.err.contains(FROM_THE_BEGINNING), "{}", ended.err);
+        assert_eq!(ended.out, all.out, "it is the same state");
+    }
+    let words = ["audit", "diff", "690", "700", "--from-snapshot", "--data-dir", &data];
+    assert!(!desk.run(&words).err.contains(FROM_THE_BEGINNING));
+    assert!(
+        desk.run(&["audit", "diff", "600", "700", "--from-snapshot", "--data-dir", &data])
+            .err
+            .contains(FROM_THE_BEGINNING)
+    );
 }

@@ -14,6 +14,7 @@ use crate::text::show_time;
 
 pub(crate) fn diff(args: &DiffArgs, history: &History, format: Format, console: &mut Console) -> Result<(), Failed> {
     let start = history.start(args.from, args.from_snapshot)?;
+    history.say_if_from_the_beginning(args.from_snapshot, &start, console);
     let mut bar = Entries::start("comparing", history.expected(&start, args.to), console.watched);
     let difference = compare(&*history.source, start, args.from, args.to, || bar.one())?;
     drop(bar);

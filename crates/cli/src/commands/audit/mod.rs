@@ -10,7 +10,7 @@ mod verify;
 use std::io::Write as _;
 
 use loadline_audit::Moment;
-use loadline_client::{Client, ExportPart, ExportedHistory, HistoryBound, HistoryRange};
+use loadline_client::{Client, Error, ExportPart, ExportedHistory, HistoryBound, HistoryRange};
 
 use super::Session;
 use crate::args::Global;
@@ -44,11 +44,17 @@ pub(crate) async fn running(what: &AuditVerb, actor: Option<String>, session: Se
         AuditVerb::Log(args) => log::running(args, actor, session).await,
         AuditVerb::Replay(args) => {
             replay::check_for(args, session.format)?;
-            let history = History::of_group(&session).await?;
+            let history = match args.from_snapshot {
+                true => History::of_group_from(&session, args.to, args.to).await?,
+                false => History::of_group(&session).await?,
+            };
             replay::replay(args, &history, session.format, session.console)
         }
         AuditVerb::Diff(args) => {
-            let history = History::of_group(&session).await?;
+            let history = match args.from_snapshot {
+                true => History::of_group_from(&session, args.from, args.to).await?,
+                false => History::of_group(&session).await?,
+            };
             diff::diff(args, &history, session.format, session.console)
         }
     }
@@ -60,10 +66,10 @@ pub(crate) async fn fetch(
     range: &HistoryRange,
     file: &mut std::fs::File,
     watched: bool,
-) -> Result<ExportedHistory, Failed> {
+) -> Result<ExportedHistory, Error> {
     let mut meter = Meter::start(watched);
     let mut total = 0;
-    let exported = client
+    client
         .export_history(range, |part| match part {
             ExportPart::Start { first_index, last_index } => {
                 total = last_index - first_index + 1;
@@ -75,8 +81,7 @@ pub(crate) async fn fetch(
                 file.write_all(data)
             }
         })
-        .await?;
-    Ok(exported)
+        .await
 }
 
 /// Nothing for the end: an export goes as far as there is anything.

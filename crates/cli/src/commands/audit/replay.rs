@@ -29,6 +29,7 @@ pub(crate) fn replay(
 ) -> Result<(), Failed> {
     let kinds = check_for(args, format)?;
     let start = history.start(args.to, args.from_snapshot)?;
+    history.say_if_from_the_beginning(args.from_snapshot, &start, console);
     if let Some(file) = &args.to_db {
         return to_db(history, start, args.to, file, format, console);
     }

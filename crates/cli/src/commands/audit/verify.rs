@@ -4,7 +4,7 @@ use std::path::Path;
 
 use loadline_audit::verify::{Finding, Progress, Verdict, verify_file, verify_folder};
 use loadline_audit::{SourceError, with_causes};
-use loadline_client::{Client, Endpoints, HistoryRange, Options};
+use loadline_client::{Client, Endpoints, Error, HistoryBound, HistoryRange, Options};
 use serde::Serialize;
 
 use super::{fetch, hex};
@@ -51,17 +51,50 @@ pub(crate) async fn running(args: &VerifyArgs, session: Session<'_>) -> Result<(
             (Client::connect(endpoints, options), view.public_key.clone())
         }
     };
+    let of = names.first().map_or("the history", String::as_str);
     let mut temp = tempfile::NamedTempFile::new()?;
-    let range = HistoryRange { from: None, to: None, reading: session.reading };
-    fetch(&client, &range, temp.as_file_mut(), session.console.watched).await?;
+    let mut range = HistoryRange { from: None, to: None, reading: session.reading };
+    let fetched = fetch(&client, &range, temp.as_file_mut(), session.console.watched).await;
+    let damage = match fetched {
+        Ok(_) => None,
+        Err(error) => Some(damage_in(&error).ok_or_else(|| Failed::from(error))?),
+    };
+    if let Some((first, _)) = damage.as_ref().and_then(|damage| damage.entries) {
+        // What is before it can be checked all the same.
+        range.to = Some(HistoryBound::Index(first - 1));
+        let nothing = first == 1 || fetch(&client, &range, temp.as_file_mut(), session.console.watched).await.is_err();
+        if nothing {
+            let verdict = Verdict { findings: damage.into_iter().collect(), ..Verdict::default() };
+            return tell(of, &verdict, session.format, session.console);
+        }
+    }
     let shown = match shown {
         Some(shown) => Some(shown),
         None => key_of_maker(temp.path(), &session).await?,
     };
     // What the node says now is what it must have signed with.
     let shown = shown.as_deref().and_then(|key| parse_public_key(key).ok());
-    let of = names.first().map_or("the history", String::as_str);
-    check_file(temp.path(), of, args.public_key.or(shown), session.format, session.console)
+    let mut verdict = verdict_of(temp.path(), args.public_key.or(shown), session.console)?;
+    verdict.notes.extend(verdict.head.as_ref().and_then(|head| unchecked(head.first)));
+    verdict.findings.extend(damage);
+    tell(of, &verdict, session.format, session.console)
+}
+
+/// What a node says that cannot read some of its history, as what was found there.
+fn damage_in(error: &Error) -> Option<Finding> {
+    let Error::Refused(refusal) = error else { return None };
+    let number = |key: &str| refusal.metadata.get(key)?.parse::<u64>().ok().filter(|index| *index > 0);
+    let (first, last) = (number("first").filter(|_| refusal.reason == "HISTORY_DAMAGED")?, number("last"));
+    let what = refusal.metadata.get("what").unwrap_or(&refusal.message).clone();
+    Some(Finding { entries: Some((first, last)), what })
+}
+
+/// What to know of a history that a node gives from this entry on.
+fn unchecked(first: u64) -> Option<String> {
+    let last = first.checked_sub(1).filter(|last| *last > 0)?;
+    Some(format!(
+        "entries 1 to {last} are not checked: the node does not keep them all, or no state from which they can be replayed. Another node may; and verify --data-dir follows the chain of those that its folder has"
+    ))
 }
 
 /// The key that the node shows which says that it made the file. Whoever answers makes it, so that is known only now.
@@ -83,6 +116,11 @@ fn check_file(
     format: Format,
     console: &mut Console,
 ) -> Result<(), Failed> {
+    let verdict = verdict_of(path, pin, console)?;
+    tell(shown_as, &verdict, format, console)
+}
+
+fn verdict_of(path: &Path, pin: Option<PublicKey>, console: &Console) -> Result<Verdict, Failed> {
     if !path.exists() {
         return Err(Failed::new(Exit::NotFound, format!("{} is not there", path.display())));
     }
@@ -90,7 +128,7 @@ fn check_file(
     let pin = pin.map(|PublicKey(key)| key);
     let verdict = verify_file(path, pin.as_ref(), |progress| show(&mut meter, progress));
     drop(meter);
-    tell(shown_as, &verdict.map_err(|error| unreadable(&error))?, format, console)
+    verdict.map_err(|error| unreadable(&error))
 }
 
 fn show(meter: &mut Meter, progress: Progress) {
@@ -241,5 +279,44 @@ impl View for VerdictView {
 
     fn name(&self) -> String {
         self.what.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_client::Refusal;
+    use tonic::Code;
+
+    use super::*;
+
+    fn refused(reason: &str) -> Error {
+        let metadata = [("first", "120"), ("last", "140"), ("what", "a file is damaged at offset 77")];
+        Error::Refused(Box::new(Refusal {
+            code: Code::DataLoss,
+            reason: reason.to_owned(),
+            message: "entries 120 to 140 cannot be read: and so on".to_owned(),
+            metadata: metadata.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            fields: Vec::new(),
+        }))
+    }
+
+    #[test]
+    fn entries_that_a_node_cannot_read_are_a_finding_in_text_and_json() {
+        assert_eq!(damage_in(&refused("EXPORT_FAILED")), None);
+        let findings = vec![damage_in(&refused("HISTORY_DAMAGED")).expect("it is damage")];
+        let view = VerdictView::of("n2", &Verdict { findings, ..Verdict::default() });
+        let text = view.story();
+        assert!(text.starts_with("n2 is NOT VALID\n"), "{text}");
+        assert!(text.contains("wrong        entries 120 to 140: a file is damaged at offset 77\n"), "{text}");
+        let json = serde_json::to_value(&view).expect("it is data");
+        assert_eq!((&json["valid"], &json["findings"][0]["first"]), (&false.into(), &120.into()));
+        assert_eq!(json["findings"][0]["last"], 140);
+    }
+
+    #[test]
+    fn a_history_that_begins_later_says_what_is_not_checked() {
+        assert_eq!(unchecked(1), None);
+        let note = unchecked(501).expect("a note");
+        assert!(note.starts_with("entries 1 to 500 are not checked"), "{note}");
     }
 }
