@@ -21,7 +21,7 @@ use loadline_client::v1::{
 };
 use loadline_client::{Client, SnapshotPart, Writing};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -216,16 +216,12 @@ async fn whole_process(
     for _ in 0..stage.args.rounds {
         stage.yardstick().await?;
         without.push(writes(&client, clusters, stage.args.lasts).await?);
-        let saved = Arc::new(AtomicU64::new(0));
-        let mut saving = JoinSet::new();
-        saving.spawn(save_again_and_again(client.clone(), saved.clone()));
-        with.push(tokio::select! {
-            measured = writes(&client, clusters, stage.args.lasts) => measured?,
-            ended = saving.join_next() => return Err(not_saved(&format!("{ended:?}"))),
-        });
-        if saved.load(Ordering::Relaxed) == 0 {
-            return Err(not_saved("none was done in time; try a longer --for"));
-        }
+        let enough = Arc::new(AtomicBool::new(false));
+        let saving = tokio::spawn(save_until(client.clone(), enough.clone()));
+        with.push(writes(&client, clusters, stage.args.lasts).await?);
+        enough.store(true, Ordering::Relaxed);
+        // Without snapshots it would be the first figure once more.
+        saving.await.map_err(|error| Failed::new(Exit::Failure, format!("no snapshots were taken: {error}")))??;
     }
     let plain = Figures::of(&without);
     let row = named(Row::new("scale write during snapshots", Some(WRITERS), Figures::of(&with)));
@@ -317,15 +313,12 @@ async fn save(client: &Client) -> Result<u64, Failed> {
     Ok(bytes)
 }
 
-async fn save_again_and_again(client: Client, saved: Arc<AtomicU64>) -> Result<(), Failed> {
-    loop {
+/// One snapshot after the other; the last one is finished.
+async fn save_until(client: Client, enough: Arc<AtomicBool>) -> Result<(), Failed> {
+    while !enough.load(Ordering::Relaxed) {
         save(&client).await?;
-        saved.fetch_add(1, Ordering::Relaxed);
     }
-}
-
-fn not_saved(why: &str) -> Failed {
-    Failed::new(Exit::Failure, format!("no snapshots were taken beside the writes: {why}"))
+    Ok(())
 }
 
 pub(super) async fn writes(client: &Client, clusters: u32, lasts: Duration) -> Result<Sample, Failed> {
