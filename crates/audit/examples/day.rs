@@ -1,5 +1,5 @@
 //! A day in a file: makes up a log, keeps it as a node does, exports it, verifies and replays it, and says how fast and in how much
-//! memory.
+//! memory. Ends with an error if anything is not as it was made, or takes more memory than it may.
 //!
 //! ```console
 //! $ cargo run --profile dist -p loadline-audit --features testing --example day -- 1000000 1000
@@ -22,6 +22,9 @@ use loadline_log::{Journal, JournalOptions, RealDisk, SigningKey};
 
 type Done<T> = Result<T, Box<dyn Error>>;
 
+/// Whatever the length of the history. (A state of some thousand clusters is a small part of it.)
+const MEMORY_KIB_MAX: u64 = 256 << 10;
+
 fn main() -> Done<()> {
     let mut arguments = std::env::args().skip(1);
     let entries: u64 = arguments.next().map_or(Ok(1_000_000), |word| word.parse())?;
@@ -30,11 +33,13 @@ fn main() -> Done<()> {
     let kept_in = arguments.next();
     let temporary = tempfile::tempdir()?;
     let folder = kept_in.as_deref().map_or(temporary.path(), Path::new);
+    let mut made = None;
     if !folder.join("journal").exists() {
         let began = Instant::now();
         let hash = make(folder, entries, clusters)?;
         report("made up", entries, began);
         println!("hash of the state that made it: {hash}");
+        made = Some(hash);
     }
 
     let file = folder.join("day.export");
@@ -68,15 +73,17 @@ fn main() -> Done<()> {
     let opened = ExportFile::open(&file)?;
     let replayed = replay(&opened, Start::Beginning, Moment::End, |_| {})?;
     report("replayed (file)", replayed.entries, began);
-    println!(
-        "valid: {} and {}; hashes: {:?}, {:?}, {}; range {:?}",
-        of_file.is_valid(),
-        of_folder.is_valid(),
-        of_file.hash.map(|hash| hash.to_string()),
-        of_folder.hash.map(|hash| hash.to_string()),
-        replayed.state.hash(),
-        opened.range(),
-    );
+    let hash = replayed.state.hash();
+    println!("valid: {} and {}; hash {hash}; range {:?}", of_file.is_valid(), of_folder.is_valid(), opened.range());
+    let all_say_so = [of_file.hash, of_folder.hash].iter().all(|of| *of == Some(hash));
+    if !of_file.is_valid() || !of_folder.is_valid() || !all_say_so || made.is_some_and(|made| made != hash.to_string())
+    {
+        return Err(format!("not as it was made: {of_file:?}, {of_folder:?}").into());
+    }
+    let most: u64 = line("VmHWM").split(' ').next().and_then(|kib| kib.parse().ok()).unwrap_or_default();
+    if most > MEMORY_KIB_MAX {
+        return Err(format!("{most} KiB of memory, and {MEMORY_KIB_MAX} are allowed").into());
+    }
     Ok(())
 }
 
@@ -100,10 +107,11 @@ fn report(what: &str, entries: u64, began: Instant) {
 
 /// What the kernel says of this process: memory now, and at its highest.
 fn memory() -> String {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = |name: &str| {
-        let found = status.lines().find_map(|line| line.strip_prefix(name));
-        found.map(|rest| rest.trim_start_matches(':').trim().to_owned()).unwrap_or_default()
-    };
     format!("memory {}, at most {}", line("VmRSS"), line("VmHWM"))
+}
+
+fn line(name: &str) -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let found = status.lines().find_map(|line| line.strip_prefix(name));
+    found.map(|rest| rest.trim_start_matches(':').trim().to_owned()).unwrap_or_default()
 }
