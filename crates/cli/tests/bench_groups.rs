@@ -14,7 +14,9 @@ fn rows(desk: &Desk, words: &[&str]) -> Vec<Value> {
     for figure in ["fdatasync_p50_ms", "round_trip_p50_ms"] {
         assert!(report["baseline"][figure].as_f64() > Some(0.0), "{report}");
     }
-    let beside = etcd_is_installed() && !words.contains(&"--without-etcd");
+    // Where there is nothing to compare with it, etcd is not even started.
+    let compared = ["write", "signals", "read", "failover"].contains(&words[0]);
+    let beside = compared && etcd_is_installed() && !words.contains(&"--without-etcd");
     assert_eq!(report["baseline"]["etcd_version"].is_string(), beside, "{report}");
     let rows = report["rows"].as_array().expect("rows").clone();
     for row in &rows {
@@ -59,6 +61,8 @@ fn streamed_signals_are_measured_beside_single_and_batched_puts() {
     assert_eq!(rows.len(), 2);
     assert!(rows.iter().all(is_beside_etcd), "{rows:?}");
     assert!(rows.iter().all(|row| row["met"].is_boolean() == etcd_is_installed()), "{rows:?}");
+    let mix = rows[0]["mix"].as_str().expect("the mix");
+    assert!(mix.contains("50 clusters with four strategies") && mix.contains("2 collectors"), "{mix}");
 }
 
 #[test]
@@ -76,6 +80,8 @@ fn reactions_are_measured_up_to_the_call_of_a_backend() {
     let rows = rows(&desk, &["react", "--samples", "3"]);
     assert_eq!(rows.len(), 2);
     assert!(rows.iter().all(|row| row["met"].is_boolean()), "{rows:?}");
+    assert!(rows[0]["against_ms"].as_f64() > Some(0.0), "{rows:?}");
+    assert!(rows[1]["mix"].as_str().is_some_and(|mix| mix.contains("16000 metrics a second")), "{rows:?}");
 }
 
 #[test]
@@ -134,7 +140,8 @@ fn many_clusters_are_compared_with_few_and_every_figure_is_there() {
         "scale snapshot size",
         "scale write without snapshots",
         "scale write during snapshots",
-        "scale restart",
+        "scale restart after reports",
+        "scale restart after entries",
         "scale new node",
     ];
     let signals = ["scale signals"; 2];
@@ -142,6 +149,11 @@ fn many_clusters_are_compared_with_few_and_every_figure_is_there() {
         [&signals[..], &felt, &["scale memory per cluster", "scale memory per cluster after writes"], &felt, &needed]
             .concat();
     assert_eq!(names, expected);
+    // Each in an entry of its own, and those with which time passes.
+    let restart = rows.iter().find(|row| row["name"] == "scale restart after entries").expect("it is there");
+    let against = restart["against"].as_str().expect("how many entries");
+    let entries: u64 = against.split(' ').next().and_then(|count| count.parse().ok()).expect("a number");
+    assert!(entries >= 100, "{against}");
 }
 
 #[test]
