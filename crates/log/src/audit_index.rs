@@ -27,7 +27,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard},
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use self::check::Found;
@@ -65,6 +65,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// sled would take a gigabyte by default. What it counts as one byte takes four or five in memory: with 32 MiB, a process with
 /// 100,000 clusters had 140 MB more than with two. What it drops is still in the system's cache of the file.
 const CACHE_BYTES: u64 = 2 << 20;
+
+/// The node has a lock of its own on its folder, so whoever still has sled's is about to go: a process that is being started has the
+/// files of the one that starts it for a moment, and with them the lock that was just let go.
+const LOCKED_MAX: Duration = Duration::from_secs(2);
 
 /// Journal bytes per step when catching up.
 const CATCH_UP_BYTES: usize = 4 << 20;
@@ -480,7 +484,21 @@ fn delete(path: &Path) -> io::Result<()> {
 /// time on tidying up its file for minutes after many keys came. Nothing here has to be durable before it is closed: what a
 /// crash keeps out is taken from the journal, and sled tidies up when it writes, too.
 fn open_sled(dir: &Path) -> Result<sled::Db, sled::Error> {
-    sled::Config::new().path(dir.join(SLED_DIR)).cache_capacity(CACHE_BYTES).flush_every_ms(None).open()
+    let began = Instant::now();
+    loop {
+        let config = sled::Config::new().path(dir.join(SLED_DIR)).cache_capacity(CACHE_BYTES).flush_every_ms(None);
+        match config.open() {
+            Err(sled::Error::Io(error)) if is_locked(&error) && began.elapsed() < LOCKED_MAX => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// sled says so only in words.
+fn is_locked(error: &io::Error) -> bool {
+    error.to_string().contains("could not acquire lock")
 }
 
 /// Opens what is there, if it can be answered from. `None`: it has to be built again.

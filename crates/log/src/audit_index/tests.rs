@@ -365,6 +365,25 @@ fn entries_that_were_fetched_are_found_even_if_the_process_ended_before_the_inde
 }
 
 #[test]
+fn a_lock_that_somebody_has_for_a_moment_is_no_reason_to_make_the_index_anew() {
+    let (dir, disk) = (TempDir::new().unwrap(), ModelDisk::new(1));
+    let journal = Journal::open(Arc::new(disk.reopen()), JournalOptions::default()).unwrap();
+    (1..900).for_each(|index| journal.append(record(index, 0)).unwrap());
+    let index = AuditIndex::open(dir.path(), &journal).unwrap();
+    index.db().as_ref().unwrap().insert("a sign", "that it was not built again").unwrap();
+    drop(index);
+    let held = std::fs::File::open(dir.path().join(SLED_DIR).join("db")).unwrap();
+    held.lock().unwrap();
+    let holder = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        drop(held);
+    });
+    let index = AuditIndex::open(dir.path(), &journal).unwrap();
+    assert!(index.db().as_ref().unwrap().get("a sign").unwrap().is_some());
+    holder.join().unwrap();
+}
+
+#[test]
 fn what_the_journal_has_let_go_does_not_make_the_index_doubtful() {
     let (dir, disk) = (TempDir::new().unwrap(), ModelDisk::new(1));
     let options = JournalOptions { segment_bytes: 2_000, block_bytes: 500 };

@@ -134,7 +134,7 @@ pub static KEYS: &[Key] = &[
         name: "entry_requests_max",
         default: "1024",
         help: "Requests that one log entry carries at most. 1: each has an entry, and a hash, of its own, at the cost of speed.",
-        field: Field::Count(|c| &mut c.entry_requests_max, 1, 1_024),
+        field: Field::Count(|c| &mut c.entry_requests_max, 1, 8_192),
     },
     Key {
         name: "disk_reserve",
