@@ -311,9 +311,9 @@ fn entries_that_came_later_and_are_older_are_found_after_it_was_made_anew() {
         index.insert(&record(next, 0)).unwrap();
     }
     let expected: Vec<u64> = (1..1_000).rev().collect();
-    let give_up = std::time::Instant::now() + PATIENCE;
+    let give_up = Instant::now() + PATIENCE;
     while index.find(b"cluster/", None, usize::MAX).unwrap() != expected {
-        assert!(std::time::Instant::now() < give_up, "the index is not made anew");
+        assert!(Instant::now() < give_up, "the index is not made anew");
         std::thread::yield_now();
     }
     drop(index);
@@ -375,7 +375,7 @@ fn a_lock_that_somebody_has_for_a_moment_is_no_reason_to_make_the_index_anew() {
     let held = std::fs::File::open(dir.path().join(SLED_DIR).join("db")).unwrap();
     held.lock().unwrap();
     let holder = std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(100));
         drop(held);
     });
     let index = AuditIndex::open(dir.path(), &journal).unwrap();
