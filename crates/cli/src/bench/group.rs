@@ -128,7 +128,7 @@ impl Group {
 
     /// Starts one node again, which is told this besides from now on, and waits until it is where it was.
     pub(super) async fn restart_with(&mut self, place: usize, argument: &str) -> Result<(), Failed> {
-        let last = self.client()?.status().await?.applied_index;
+        let last = self.applied().await?;
         if !self.arguments.iter().any(|it| it == argument) {
             self.arguments.push(argument.to_owned());
         }
@@ -186,6 +186,12 @@ impl Group {
             }
         }
         leader
+    }
+
+    /// What the leader has applied: any other node may be behind what was answered.
+    pub(super) async fn applied(&mut self) -> Result<u64, Failed> {
+        let leader = self.leader_endpoint().await?;
+        Ok(Group::connect([leader.as_str()])?.status().await?.applied_index)
     }
 
     /// The endpoint of the leader: whoever asks there saves a hop.

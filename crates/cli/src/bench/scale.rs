@@ -252,7 +252,7 @@ async fn whole_process(
     rows.push(row.against(&what, None).goal(&format!("<= {RESTART_S_MAX} s"), Some(seconds <= RESTART_S_MAX)));
 
     stage.tell("scale: a new node");
-    let last = group.client()?.status().await?.applied_index;
+    let last = group.applied().await?;
     let began = Instant::now();
     let endpoint = group.start_joiner()?;
     caught_up(&endpoint, last).await?;
@@ -270,7 +270,7 @@ async fn restart_from(group: &Group, follower: usize) -> Result<u64, Failed> {
 /// How long this node takes until it has applied everything there is, and how many entries that are.
 async fn restart(group: &mut Group, place: usize, from: u64, stage: &mut Stage<'_>) -> Result<(f64, u64), Failed> {
     stage.tell("scale: a restart");
-    let last = group.client()?.status().await?.applied_index;
+    let last = group.applied().await?;
     let endpoint = group.nodes()[place].endpoint.clone();
     // Whoever was behind would have less to do.
     caught_up(&endpoint, last).await?;
