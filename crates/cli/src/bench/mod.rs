@@ -108,7 +108,7 @@ pub(crate) struct SignalsArgs {
 pub(crate) struct ReactArgs {
     #[command(flatten)]
     stage: StageArgs,
-    /// Samples in one round, idle and again under load
+    /// Samples in one round, one after the other and again under load; a quarter as many idle
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     samples: u32,
 }

@@ -34,6 +34,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What arrives besides while it is measured under load: so many reports per second, of so many metrics each.
 const LOAD_REPORTS_PER_S: u32 = 250;
 const LOAD_PER_REPORT: u32 = 64;
+/// Of as many samples as under load, one in so many is taken idle: those take their time.
+const IDLE_OF: u32 = 4;
+/// From a call to the next signal where nothing else may be going on: what is seen of a cluster is collected for 20 ms, and then recorded.
+const REST: Duration = Duration::from_millis(50);
 /// The load is there for so long before anything is measured beside it.
 const LOAD_AHEAD: Duration = Duration::from_millis(500);
 const CLUSTERS_AT_ONCE: usize = 100;
@@ -46,23 +50,28 @@ pub(super) async fn measure(samples: u32, stage: &mut Stage<'_>) -> Result<Vec<R
     let arguments = backend(stage.folder(), &receiver)?;
     let mut group = Group::start(stage.folder(), "react", &arguments).await?;
     let client = group.client()?;
-    let clusters = samples * 2 * stage.args.rounds;
+    let idle_samples = samples.div_ceil(IDLE_OF);
+    let clusters = (idle_samples + samples * 2) * stage.args.rounds;
     asleep(&client, clusters).await?;
     let leader = Group::connect([group.leader_endpoint().await?.as_str()])?;
-    let (mut idle, mut loaded) = (Vec::new(), Vec::new());
+    let (mut idle, mut busy, mut loaded) = (Vec::new(), Vec::new(), Vec::new());
     let mut next = 0..clusters;
     // As collectors do, and not a call for each.
     let mut signals = leader.signal_stream(SignalOptions::of("bench-used"));
     for round in 1..=stage.args.rounds {
         stage.tell(&format!("react: round {round} of {}, idle", stage.args.rounds));
         stage.yardstick().await?;
-        idle.push(wake(&mut signals, &receiver, next.by_ref().take(samples as usize)).await?);
+        let some = next.by_ref().take(idle_samples as usize);
+        idle.push(wake(&mut signals, &receiver, some, REST).await?);
+        stage.tell(&format!("react: round {round} of {}, one after the other", stage.args.rounds));
+        let some = next.by_ref().take(samples as usize);
+        busy.push(wake(&mut signals, &receiver, some, Duration::ZERO).await?);
         stage.tell(&format!("react: round {round} of {}, under load", stage.args.rounds));
         let mut beside = JoinSet::new();
         beside.spawn(load(leader.clone(), clusters, round));
         let measured = async {
             tokio::time::sleep(LOAD_AHEAD).await;
-            wake(&mut signals, &receiver, next.by_ref().take(samples as usize)).await
+            wake(&mut signals, &receiver, next.by_ref().take(samples as usize), Duration::ZERO).await
         };
         loaded.push(tokio::select! {
             measured = measured => measured?,
@@ -73,6 +82,7 @@ pub(super) async fn measure(samples: u32, stage: &mut Stage<'_>) -> Result<Vec<R
     let floor_ms = stage.yardstick.floor_ms(2.0, 3.0);
     let row = Row::new("react idle", Some(1), Figures::of(&idle));
     let idle = row.p50_against("p50 to 2 fdatasync + 3 round trips", floor_ms).ratio_at_most(P50_RATIO_MAX);
+    let busy = Row::new("react one after the other", Some(1), Figures::of(&busy));
     let row = Row::new("react under load", Some(1), Figures::of(&loaded));
     let met = row.figures.map(|it| it.p99_ms <= P99_LOADED_MS_MAX);
     let per_s = LOAD_REPORTS_PER_S * LOAD_PER_REPORT;
@@ -80,7 +90,7 @@ pub(super) async fn measure(samples: u32, stage: &mut Stage<'_>) -> Result<Vec<R
         "react under load: {per_s} metrics a second besides, on another stream, about the same clusters"
     ));
     let loaded = row.goal(&format!("p99 <= {P99_LOADED_MS_MAX} ms"), met);
-    Ok(vec![idle, loaded])
+    Ok(vec![idle, busy, loaded])
 }
 
 /// What every node is told, so that it finds the receiver.
@@ -144,21 +154,25 @@ pub(super) fn used(number: u32, idle_for_ms: u64) -> ClusterSignals {
     }
 }
 
-/// Wakes one cluster after the other.
+/// Wakes one cluster after the other, with a rest before each.
 async fn wake(
     signals: &mut SignalStream,
     receiver: &Receiver,
     clusters: impl Iterator<Item = u32>,
+    rest: Duration,
 ) -> Result<Sample, Failed> {
-    let began = Instant::now();
     let mut took = Vec::new();
     for number in clusters {
+        if !rest.is_zero() {
+            tokio::time::sleep(rest).await;
+        }
         let sent = Instant::now();
         signals.send(vec![used(number, 0)]).await?;
         took.push(called(receiver, number).await?.saturating_duration_since(sent));
         signals.flush().await?;
     }
-    Ok(Sample::new(took, began.elapsed()))
+    let elapsed = took.iter().sum();
+    Ok(Sample::new(took, elapsed))
 }
 
 /// Reports that a cluster is used, until somebody takes it, and waits until its first order arrives.
