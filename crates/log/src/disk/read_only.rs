@@ -7,7 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File, TryLockError},
-    io::{self, Read as _},
+    io,
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, Weak},
@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     Disk, DiskFile, Holder, OpenError,
-    real::{LOCK_FILE, inside, names, read_whole_at, used_below},
+    real::{LOCK_FILE, inside, names, patiently, read_whole_at, used_below},
 };
 use crate::lock;
 
@@ -66,13 +66,10 @@ impl ReadOnlyDisk {
         fs::read_dir(root).map_err(unreadable)?;
         let unsure = |error: &io::Error| Some(format!("the lock file cannot be looked at: {error}"));
         let (lock, unguarded) = match File::open(root.join(LOCK_FILE)) {
-            Ok(mut lock) => match lock.try_lock_shared() {
+            Ok(mut lock) => match patiently(|| lock.try_lock_shared()) {
                 Ok(()) => (Some(lock), None),
                 Err(TryLockError::WouldBlock) => {
-                    let mut text = String::new();
-                    let pid = lock.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
-                    let holder = pid.map_or(Holder::Unknown, Holder::Pid);
-                    return Err(OpenError::InUse { path: root.to_owned(), holder });
+                    return Err(OpenError::InUse { path: root.to_owned(), holder: Holder::in_file(&mut lock) });
                 }
                 Err(TryLockError::Error(error)) => (None, unsure(&error)),
             },

@@ -6,6 +6,7 @@ use std::{
     io::{self, Read as _, Write as _},
     os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Component, Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use super::{Disk, DiskFile};
@@ -13,6 +14,10 @@ use super::{Disk, DiskFile};
 /// The file that is locked. The lock belongs to the open file, so the kernel releases it when the process dies, however
 /// it dies; what is left in the file afterwards is only the pid of the last holder.
 pub(super) const LOCK_FILE: &str = "lock";
+
+/// Who has the lock for longer has the folder.
+const LOCKED_MAX: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Why a data folder could not be taken.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +40,26 @@ pub enum Holder {
     Unknown,
 }
 
+impl Holder {
+    pub(super) fn in_file(lock: &mut File) -> Holder {
+        let mut text = String::new();
+        let pid = lock.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
+        pid.map_or(Holder::Unknown, Holder::Pid)
+    }
+}
+
+/// Tries to get a lock for a while: a process that is just being started has the files of the one that starts it for a moment, and with
+/// them a lock that was let go in that moment, by a node that ends or by one that was killed.
+pub(super) fn patiently(try_lock: impl Fn() -> Result<(), TryLockError>) -> Result<(), TryLockError> {
+    let began = Instant::now();
+    loop {
+        match try_lock() {
+            Err(TryLockError::WouldBlock) if began.elapsed() < LOCKED_MAX => std::thread::sleep(LOOK_EVERY),
+            tried => return tried,
+        }
+    }
+}
+
 impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -49,7 +74,7 @@ impl std::fmt::Display for Holder {
 pub struct RealDisk {
     root: PathBuf,
     /// Held for its lock.
-    _lock: File,
+    pub(super) lock: File,
 }
 
 impl RealDisk {
@@ -60,21 +85,16 @@ impl RealDisk {
         let failed = |source| OpenError::LockFile { path: path.clone(), source };
         let mut lock =
             File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
-        match lock.try_lock() {
+        match patiently(|| lock.try_lock()) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                let holder = match lock.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok()) {
-                    Some(pid) => Holder::Pid(pid),
-                    None => Holder::Unknown,
-                };
-                return Err(OpenError::InUse { path: root.to_owned(), holder });
+                return Err(OpenError::InUse { path: root.to_owned(), holder: Holder::in_file(&mut lock) });
             }
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
         lock.set_len(0).map_err(failed)?;
         writeln!(lock, "{}", std::process::id()).map_err(failed)?;
-        Ok(Self { root: root.to_owned(), _lock: lock })
+        Ok(Self { root: root.to_owned(), lock })
     }
 
     /// The folder.

@@ -19,6 +19,21 @@ fn a_second_opener_is_refused_and_told_who_holds_the_folder() {
     RealDisk::open(&root).unwrap();
 }
 
+#[test]
+fn a_lock_that_somebody_has_for_a_moment_is_waited_for() {
+    let dir = TempDir::new().unwrap();
+    let disk = RealDisk::open(dir.path()).unwrap();
+    // As it is in the child of a process that starts one: a copy of the very same open file.
+    let copy = disk.lock.try_clone().unwrap();
+    drop(disk);
+    let child = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        drop(copy);
+    });
+    RealDisk::open(dir.path()).unwrap();
+    child.join().unwrap();
+}
+
 /// Not a test of its own: the process that [`the_lock_of_a_process_that_was_killed_is_free`] starts and kills.
 #[test]
 fn hold_a_folder_when_told_to() {
