@@ -86,9 +86,12 @@ impl Place {
         // Shown when a test fails; RUST_LOG=info shows more.
         let _ = tracing_subscriber::fmt().with_test_writer().with_env_filter(EnvFilter::from_default_env()).try_init();
         let pg = self.listeners.pg.as_ref().map(|listener| listener.local_addr().unwrap());
-        let running = tokio::spawn(serve_on(self.listeners, config, async {
+        let serving = serve_on(self.listeners, config, async {
             let _ = stopped.await;
-        }));
+        });
+        // A test that waits for it to answer would not hear why it does not.
+        let running =
+            tokio::spawn(async { serving.await.inspect_err(|error| tracing::error!(?error, "the node ended")) });
         let channel = Channel::from_shared(format!("http://{}", self.grpc)).unwrap().connect_lazy();
         Node { grpc: self.grpc, http: self.http, pg, folder: self.folder, channel, stop, running }
     }
@@ -162,7 +165,11 @@ impl Node {
     }
 
     pub(crate) async fn until_ready(&self) {
-        eventually("the node is ready", async || matches!(self.get("/readyz").await, Ok((200, _)))).await;
+        eventually("the node is ready", async || {
+            assert!(!self.running.is_finished(), "the node has ended");
+            matches!(self.get("/readyz").await, Ok((200, _)))
+        })
+        .await;
     }
 
     /// Status and body of a page.
