@@ -227,6 +227,8 @@ pub(crate) fn raft_config(
         backoff: "50ms 100ms 200ms ...500ms".to_owned(),
         // The proposer packs and bounds; waiting here as well would only add delay.
         api_batch_linger_ms: 0,
+        // An entry goes out to the others as soon as it is handed to the disk, and not when Raft has nothing else to do.
+        broadcast_submitted_on_append: Some(true),
         // See `Inner::run_as`: a node that may have promised a lease before its restart first lets it run out.
         enable_elect: elect_at_once,
         ..openraft::Config::default()

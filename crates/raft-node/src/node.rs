@@ -211,6 +211,12 @@ impl Node {
         self.inner.published.state()
     }
 
+    /// The state as this node had it some moments ago at the latest: for what any state of late can answer. Unlike
+    /// [`Node::latest`], it costs those who write nothing.
+    pub fn lately(&self) -> Arc<State> {
+        self.inner.published.lately().state.clone()
+    }
+
     /// Everything that happens at `from` and later, in order.
     pub fn follow(&self, from: LogIndex) -> Result<Feed, FeedError> {
         let inner = &self.inner;
@@ -465,19 +471,15 @@ impl Inner {
 
 /// Notices when Raft ends by itself.
 async fn watch_raft(inner: Arc<Inner>, running: Arc<Running>) {
-    let mut metrics = running.raft.metrics();
-    loop {
-        let ended = metrics.borrow_and_update().running_state.clone().err();
-        if let Some(fatal) = ended {
-            let replaced = !inner.running().is_some_and(|current| Arc::ptr_eq(&current, &running));
-            if !replaced {
-                inner.stop.raise(stop_reason(&inner, &fatal));
-            }
-            return;
-        }
-        if metrics.changed().await.is_err() {
-            return;
-        }
+    // These change only with roles, votes and members. Whoever waits for all metrics is woken whenever Raft has done anything,
+    // several times for every write, and holds up those who have something to do.
+    let mut metrics = running.raft.server_metrics();
+    while metrics.changed().await.is_ok() {}
+    // They are closed when Raft is gone, and its last words come before that; it panicked if there are none.
+    let fatal = running.metrics().running_state.err().unwrap_or(Fatal::Panicked);
+    let replaced = !inner.running().is_some_and(|current| Arc::ptr_eq(&current, &running));
+    if !replaced {
+        inner.stop.raise(stop_reason(&inner, &fatal));
     }
 }
 

@@ -51,9 +51,8 @@ impl TellScaling {
         loop {
             match feed.next().await {
                 Ok(happened) => {
-                    // Most entries are reports, of which nothing is said, and a look at the state after each of them would be dear.
-                    let is_report = |event: &Event| matches!(event, Event::SignalsReported { .. });
-                    if !happened.events.iter().all(is_report) {
+                    // Of most entries nothing is said, and a look at the state after each of them would be dear.
+                    if happened.events.iter().any(is_told) {
                         let state = self.node.latest();
                         happened.events.iter().for_each(|event| say(event, &state));
                     }
@@ -62,6 +61,19 @@ impl TellScaling {
             }
         }
     }
+}
+
+/// Whether [`say`] has anything to say of it.
+fn is_told(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::DecisionMade { .. }
+            | Event::ReplicaAsked { .. }
+            | Event::ActionReturned { .. }
+            | Event::ActionSettled { .. }
+            | Event::SettingSet { .. }
+            | Event::SettingReset { .. }
+    )
 }
 
 fn say(event: &Event, state: &State) {
@@ -254,6 +266,8 @@ mod tests {
         let (state, events) = demo();
         let cluster_id = state.cluster("demo").unwrap().id.to_string();
         let lines = logged(|| events.iter().for_each(|event| say(event, &state)));
+        let passed_over = logged(|| events.iter().filter(|event| !is_told(event)).for_each(|event| say(event, &state)));
+        assert_eq!(passed_over, Vec::<Value>::new());
         let told: Vec<&Value> = lines.iter().filter(|line| line["level"] != "DEBUG").collect();
         assert_eq!(
             *told[0],

@@ -32,6 +32,9 @@ use crate::types::{
     VoteResponse,
 };
 
+/// So long a follower may not know of a commit that has nothing to go with: little against what it takes to ask it anything.
+const COMMIT_WAITS_MAX: Duration = Duration::from_millis(1);
+
 /// Bytes of a snapshot in one message.
 const SNAPSHOT_CHUNK_BYTES: usize = 1 << 20;
 
@@ -143,7 +146,7 @@ impl NetStreamAppend<Types> for PeerClient {
             let outgoing = {
                 let (unanswered, lease) = (unanswered.clone(), self.network.lease.clone());
                 let envelope = self.envelope();
-                stream::once(std::future::ready(first)).chain(input).map(move |request| {
+                stream::once(std::future::ready(first)).chain(without_lone_commits(input)).map(move |request| {
                     let leader = &request.vote.leader_id;
                     let office = Office { term: leader.term, node: leader.voted_for };
                     unanswered.lock().push_back(Sent { office, at: lease.now(), timer: Instant::now() });
@@ -159,6 +162,39 @@ impl NetStreamAppend<Types> for PeerClient {
             Ok(answers)
         })
     }
+}
+
+/// Holds back a request that only says how far the leader has committed, and drops it if another comes at once that says so, too. Each
+/// write would otherwise be two messages to each follower and two answers, the second just when its caller is to be answered.
+pub(super) fn without_lone_commits<S>(input: S) -> impl Stream<Item = AppendEntriesRequest> + Send + Unpin + 'static
+where
+    S: Stream<Item = AppendEntriesRequest> + Send + Unpin + 'static,
+{
+    Box::pin(stream::unfold((input.fuse(), None), |(mut input, read_ahead)| async move {
+        let mut request: AppendEntriesRequest = match read_ahead {
+            Some(request) => request,
+            None => input.next().await?,
+        };
+        let until = Instant::now() + COMMIT_WAITS_MAX;
+        while request.entries.is_empty() {
+            tokio::select! {
+                biased;
+                next = input.next() => match next {
+                    Some(next) if says_as_much(&next, &request) => request = next,
+                    next => return Some((request, (input, next))),
+                },
+                () = tokio::time::sleep_until(until) => break,
+            }
+        }
+        Some((request, (input, None)))
+    }))
+}
+
+/// Whether a follower that was not told `before` misses nothing.
+fn says_as_much(request: &AppendEntriesRequest, before: &AppendEntriesRequest) -> bool {
+    request.vote == before.vote
+        && request.prev_log_id == before.prev_log_id
+        && request.leader_commit >= before.leader_commit
 }
 
 /// An open append stream.

@@ -13,13 +13,13 @@ use tokio_stream::wrappers::{TcpListenerStream, UnboundedReceiverStream};
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::client::Network;
+use super::client::{Network, without_lone_commits};
 use super::links::Links;
 use super::{Dial, PlainDial};
 use crate::clock::Clock;
 use crate::errors::DialError;
 use crate::lease::{LeaseTracker, Office};
-use crate::types::{AppendEntriesRequest, Member, TransferLeaderRequest, new_log_id, new_vote};
+use crate::types::{AppendEntriesRequest, Entry, EntryPayload, Member, TransferLeaderRequest, new_log_id, new_vote};
 
 #[derive(Debug, Default)]
 struct ManualClock(AtomicU64);
@@ -220,6 +220,58 @@ async fn entries_that_nobody_answers_make_the_peer_unreachable_and_silence_witho
     let error = answers.next().await.unwrap().unwrap_err();
     assert!(error.to_string().contains("no answer to entries"), "{error}");
     assert!(answers.next().await.is_none());
+}
+
+/// What goes to a follower that has everything up to `prev`.
+fn append(prev: u64, entries: std::ops::RangeInclusive<u64>, commit: u64) -> AppendEntriesRequest {
+    let entry = |index| Entry { log_id: new_log_id(3, index), payload: EntryPayload::Blank };
+    AppendEntriesRequest {
+        vote: new_vote(3, 1, true),
+        prev_log_id: Some(new_log_id(3, prev)),
+        entries: entries.map(entry).collect(),
+        leader_commit: Some(new_log_id(3, commit)),
+    }
+}
+
+/// Nothing to send along.
+#[expect(clippy::reversed_empty_ranges, reason = "no entry is meant")]
+const NONE: std::ops::RangeInclusive<u64> = 1..=0;
+
+/// What is left of requests that are there all at once: where each begins, its entries, and the commit that it tells.
+async fn left_of(requests: Vec<AppendEntriesRequest>) -> Vec<(u64, usize, u64)> {
+    let index = |id: &Option<crate::types::LogId>| id.as_ref().unwrap().index;
+    let left = without_lone_commits(stream::iter(requests)).collect::<Vec<_>>().await;
+    left.iter().map(|left| (index(&left.prev_log_id), left.entries.len(), index(&left.leader_commit))).collect()
+}
+
+#[tokio::test]
+async fn a_commit_goes_with_the_entries_that_follow_at_once() {
+    let requests = vec![append(7, 8..=8, 7), append(8, NONE, 8), append(8, NONE, 8), append(8, 9..=10, 8)];
+    assert_eq!(left_of(requests).await, [(7, 1, 7), (8, 2, 8)]);
+}
+
+#[tokio::test]
+async fn a_commit_is_not_dropped_for_a_request_that_says_less_or_begins_elsewhere() {
+    let less = vec![append(8, NONE, 8), append(8, 9..=9, 7)];
+    assert_eq!(left_of(less).await, [(8, 0, 8), (8, 1, 7)]);
+    let elsewhere = vec![append(8, NONE, 8), append(5, 6..=6, 8)];
+    assert_eq!(left_of(elsewhere).await, [(8, 0, 8), (5, 1, 8)]);
+    let mut newer = append(8, 9..=9, 8);
+    newer.vote = new_vote(4, 2, true);
+    assert_eq!(left_of(vec![append(8, NONE, 8), newer]).await, [(8, 0, 8), (8, 1, 8)]);
+}
+
+#[tokio::test]
+async fn a_commit_that_nothing_follows_is_told_all_the_same() {
+    let (send, sent) = mpsc::unbounded_channel();
+    let mut left = without_lone_commits(UnboundedReceiverStream::new(sent));
+    send.send(append(8, NONE, 8)).unwrap();
+    // The stream stays open, so only the time that has passed can let it go.
+    assert_eq!(left.next().await.unwrap().leader_commit, Some(new_log_id(3, 8)));
+    send.send(append(8, NONE, 9)).unwrap();
+    drop(send);
+    assert_eq!(left.next().await.unwrap().leader_commit, Some(new_log_id(3, 9)));
+    assert!(left.next().await.is_none());
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@
 //! The happenings of the last entries are kept in memory, so that a watcher that keeps up costs no reading of the journal.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
@@ -22,6 +22,9 @@ use crate::types::{LogId, StoredMembership};
 const RECENT_MAX: usize = 8_192;
 /// And at most so many bytes of events, for entries that are large. In pieces they take several times as much memory.
 const RECENT_BYTES_MAX: usize = 2 << 20;
+
+/// A fork for those who can do with an old one is made anew after so many batches. What changes meanwhile is in memory twice.
+const LATELY_BATCHES: usize = 128;
 
 /// Everything that one entry of the log brought about.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,6 +90,10 @@ pub(crate) struct Published {
     view: ArcSwapOption<View>,
     /// Whether anybody has looked since the last batch was announced.
     looked: AtomicBool,
+    /// A fork of some batches ago at the most, if anybody could do with it since.
+    lately: ArcSwapOption<View>,
+    /// Batches that were announced since `lately` was let go.
+    batches: AtomicUsize,
     recent: Mutex<Ring>,
     applied: watch::Sender<LogIndex>,
     work: watch::Sender<Work>,
@@ -105,6 +112,8 @@ impl Default for Published {
             current: Mutex::default(),
             view: ArcSwapOption::empty(),
             looked: AtomicBool::new(false),
+            lately: ArcSwapOption::empty(),
+            batches: AtomicUsize::new(0),
             recent: Mutex::default(),
             applied: watch::Sender::new(LogIndex(0)),
             work: watch::Sender::new(Work::default()),
@@ -136,6 +145,26 @@ impl Published {
 
     pub(crate) fn state(&self) -> Arc<State> {
         self.view().state.clone()
+    }
+
+    /// The state of some batches ago at the most. Many who ask for it do not make each batch be forked, as those do who look.
+    pub(crate) fn lately(&self) -> Arc<View> {
+        if let Some(lately) = self.lately.load_full() {
+            return lately;
+        }
+        let lately = match self.view.load_full() {
+            Some(view) => view,
+            None => {
+                let current = self.current();
+                let view = current.fork();
+                self.tell(&current);
+                view
+            }
+        };
+        if !lately.failed {
+            self.lately.store(Some(lately.clone()));
+        }
+        lately
     }
 
     pub(crate) fn applied(&self) -> LogIndex {
@@ -175,6 +204,10 @@ impl Published {
         let current = self.current();
         let fork = self.looked.swap(false, Ordering::Relaxed).then(|| current.fork());
         self.view.store(fork);
+        if self.batches.fetch_add(1, Ordering::Relaxed) >= LATELY_BATCHES {
+            self.batches.store(0, Ordering::Relaxed);
+            self.lately.store(None);
+        }
         self.tell(&current);
     }
 
@@ -183,11 +216,11 @@ impl Published {
         let mut current = self.current();
         *self.lock() = Ring::default();
         let before = std::mem::replace(&mut *current, by);
-        let view = self.view.swap(None);
+        let (view, lately) = (self.view.swap(None), self.lately.swap(None));
         self.tell(&current);
         drop(current);
         // A large one takes a while to be given back.
-        drop((before, view));
+        drop((before, view, lately));
     }
 
     /// Whoever has it holds what is current, so that the index never goes back.
@@ -197,7 +230,7 @@ impl Published {
         }
         let state = &current.state;
         let now = Work { index: state.applied(), epoch: state.epoch() };
-        self.applied.send_replace(now.index);
+        // Who acts is told first, and so runs before those who only tell or count what happened.
         self.work.send_if_modified(|work| {
             let is_more = (state.action_count() > 0 && work.index < now.index) || work.epoch != now.epoch;
             if is_more {
@@ -205,6 +238,7 @@ impl Published {
             }
             is_more
         });
+        self.applied.send_replace(now.index);
         if state.evaluations_wait() {
             self.more_waits.notify_one();
         }
@@ -301,6 +335,25 @@ mod tests {
     }
 
     #[test]
+    fn who_can_do_with_an_old_state_makes_no_batch_be_forked_and_gets_none_that_is_very_old() {
+        let published = Published::default();
+        apply_next(&published);
+        published.announce();
+        let first = published.lately();
+        for _ in 1..LATELY_BATCHES {
+            apply_next(&published);
+            published.announce();
+            assert!(Arc::ptr_eq(&published.lately(), &first));
+            assert!(published.view.load().is_none(), "that counts as no look");
+        }
+        apply_next(&published);
+        published.announce();
+        assert_eq!(published.lately().state.applied(), published.applied());
+        published.replace(Current::default());
+        assert_eq!(published.lately().state.applied(), LogIndex(0), "nothing from before a snapshot is left");
+    }
+
+    #[test]
     fn whoever_forks_in_the_middle_of_a_batch_announces_what_it_sees() {
         let published = Published::default();
         apply_next(&published);
@@ -320,6 +373,8 @@ mod tests {
         apply_next(&published);
         published.current().failed = true;
         assert!(published.view().failed, "whoever keeps states must not keep this one");
+        assert!(published.lately().failed);
+        assert!(published.lately.load().is_none(), "nor is it kept for anybody");
         assert_eq!(published.applied(), LogIndex(1));
         assert_eq!(published.watch_work().borrow().index.0, 0);
     }

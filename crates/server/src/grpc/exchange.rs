@@ -76,7 +76,7 @@ impl Exchange {
         let asked = Asked { actor, request_id: write.request_id, commands: write.take_commands() };
         let done = self.node.rehearse(asked).await.map_err(|error| errors::read(&error))?;
         let done = done.map_err(|refused| errors::refused(&refused, &write))?;
-        let results = self.named_results(write.results(&done, &self.node.latest()));
+        let results = self.named_results(write.results(&done, &|| self.node.latest()));
         Ok(WriteResponse { revision: 0, results, repeated_request: false })
     }
 
@@ -92,7 +92,7 @@ impl Exchange {
         let receipt = receipt.map_err(|error| errors::propose(&error))?;
         let done = receipt.result.map_err(|refused| errors::refused(&refused, write))?;
         // At a follower this may be a little behind; it is only asked for names.
-        let results = self.named_results(write.results(&done, &self.node.latest()));
+        let results = self.named_results(write.results(&done, &|| self.node.latest()));
         Ok(WriteResponse { revision: receipt.index.0, results, repeated_request: receipt.repeated })
     }
 
@@ -109,7 +109,7 @@ impl Exchange {
     /// Turns away what is wrong by itself before it costs everybody an entry. The state machine is asked, so that there is
     /// one set of rules; only an answer that no other state could change counts, because this node may be behind.
     fn refuse_nonsense(&self, asked: &Asked, write: &Write) -> Result<(), Status> {
-        match nonsense(&self.node.latest(), asked) {
+        match nonsense(&self.node.lately(), asked) {
             Some(refused) => Err(errors::refused(&refused, write)),
             None => Ok(()),
         }
