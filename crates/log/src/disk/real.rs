@@ -74,7 +74,7 @@ impl std::fmt::Display for Holder {
 pub struct RealDisk {
     root: PathBuf,
     /// Held for its lock.
-    pub(super) lock: File,
+    _lock: File,
 }
 
 impl RealDisk {
@@ -94,7 +94,7 @@ impl RealDisk {
         }
         lock.set_len(0).map_err(failed)?;
         writeln!(lock, "{}", std::process::id()).map_err(failed)?;
-        Ok(Self { root: root.to_owned(), lock })
+        Ok(Self { root: root.to_owned(), _lock: lock })
     }
 
     /// The folder.

@@ -44,6 +44,20 @@ pub(super) struct Filled {
     pub(super) journal: Journal,
 }
 
+impl Filled {
+    /// An error in there, with the file as it is called from the data folder: each of these journals has segments of the same names.
+    pub(super) fn placed(&self, error: JournalError) -> JournalError {
+        match error {
+            JournalError::Damaged { file, offset, what } => JournalError::Damaged {
+                file: format!("{}/{file}", name(*self.gap.start(), *self.gap.end())),
+                offset,
+                what,
+            },
+            other => other,
+        }
+    }
+}
+
 /// A gap that is being filled.
 #[derive(Debug)]
 pub struct Filling {

@@ -405,7 +405,10 @@ impl Journal {
                     records => records?,
                 },
                 Located::Nowhere { next: written } => match self.filled_at(next) {
-                    Some(filled) => Arc::new(filled.journal.read(next, bytes_max.saturating_sub(bytes))?),
+                    Some(filled) => match filled.journal.read(next, bytes_max.saturating_sub(bytes)) {
+                        Err(JournalError::Damaged { .. }) if !found.is_empty() => return Ok(found),
+                        records => Arc::new(records.map_err(|error| filled.placed(error))?),
+                    },
                     None if found.is_empty() => {
                         let filled = self.filled_after(from);
                         let next = [written, filled].into_iter().flatten().min();
@@ -448,7 +451,7 @@ impl Journal {
             // The hash before the first entry that is there is known, too.
             Located::Nowhere { .. } => {
                 match self.filled_at(index).or_else(|| self.filled_at(index.saturating_add(1))) {
-                    Some(filled) => filled.journal.hash_at(index),
+                    Some(filled) => filled.journal.hash_at(index).map_err(|error| filled.placed(error)),
                     None => Ok(None),
                 }
             }

@@ -5,6 +5,7 @@ use std::{
 
 use tempfile::TempDir;
 
+use crate::disk::real::LOCK_FILE;
 use crate::disk::{Disk as _, Holder, OpenError, RealDisk, replace_file};
 
 #[test]
@@ -22,13 +23,12 @@ fn a_second_opener_is_refused_and_told_who_holds_the_folder() {
 #[test]
 fn a_lock_that_somebody_has_for_a_moment_is_waited_for() {
     let dir = TempDir::new().unwrap();
-    let disk = RealDisk::open(dir.path()).unwrap();
-    // As it is in the child of a process that starts one: a copy of the very same open file.
-    let copy = disk.lock.try_clone().unwrap();
-    drop(disk);
+    drop(RealDisk::open(dir.path()).unwrap());
+    let lock = std::fs::File::open(dir.path().join(LOCK_FILE)).unwrap();
+    lock.lock().unwrap();
     let child = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(100));
-        drop(copy);
+        drop(lock);
     });
     RealDisk::open(dir.path()).unwrap();
     child.join().unwrap();

@@ -124,6 +124,21 @@ fn a_power_cut_while_it_is_filled_loses_nothing_that_was_there() {
 }
 
 #[test]
+fn damage_in_what_was_filled_is_named_by_the_file_that_has_it_and_does_not_hide_what_is_before() {
+    let disk = ModelDisk::new(1);
+    let journal = with_gaps(&disk);
+    let filling = journal.fill(gap(61, 80)).unwrap();
+    filling.add(records(61..=80)).unwrap();
+    assert!(filling.finish().unwrap());
+    let file = format!("{}/{}", name(61, 80), super::super::format::path(1));
+    disk.flip_bit(&file, 300, 1).unwrap();
+    let before = journal.read(50, usize::MAX).unwrap();
+    assert_eq!((before[0].index, before.last().unwrap().index), (50, 60));
+    let damaged = journal.read(61, usize::MAX).unwrap_err();
+    assert!(matches!(&damaged, JournalError::Damaged { file: named, .. } if *named == file), "{damaged}");
+}
+
+#[test]
 fn what_was_filled_goes_with_what_is_let_go() {
     let disk = ModelDisk::new(1);
     let journal = with_gaps(&disk);
