@@ -1,7 +1,5 @@
 //! From what the state machine keeps to what a caller sees. One way only: callers ask with requests, not with resources.
 
-use std::sync::Arc;
-
 use loadline_state_machine::{
     Answer, ClusterView, Done, Resource, ResourceChange, RoleView, SettingView, SignalStanding, SignalView, Size,
     Standing, State, Time, TokenView,
@@ -152,19 +150,19 @@ pub fn resource_change(change: &ResourceChange, state: &State) -> v1::ResourceCh
     }
 }
 
-pub fn write_result(done: &Done, state: &dyn Fn() -> Arc<State>) -> v1::WriteResult {
+pub fn write_result(done: &Done, state: &State) -> v1::WriteResult {
     let resource = match &done.answer {
         Answer::Size(size) => Some(size.into()),
-        Answer::Cluster(cluster) => Some(resource(&Resource::Cluster(cluster.clone().into()), &state())),
-        Answer::PlacedCluster(placed) => Some(resource(&Resource::Cluster(placed.clone()), &state())),
+        Answer::Cluster(cluster) => Some(resource(&Resource::Cluster(cluster.clone().into()), state)),
+        Answer::PlacedCluster(placed) => Some(resource(&Resource::Cluster(placed.clone()), state)),
         Answer::Setting(setting) => Some(setting.into()),
-        Answer::Strategy(strategy) => Some(resource(&Resource::Strategy(strategy.clone()), &state())),
-        Answer::Action(action) => Some(resource(&Resource::Action(action.clone()), &state())),
-        Answer::Role(role) => Some(resource(&Resource::Role(role.as_ref().clone()), &state())),
+        Answer::Strategy(strategy) => Some(resource(&Resource::Strategy(strategy.clone()), state)),
+        Answer::Action(action) => Some(resource(&Resource::Action(action.clone()), state)),
+        Answer::Role(role) => Some(resource(&Resource::Role(role.as_ref().clone()), state)),
         Answer::Signal(signal) => {
             let (standing, freshness) = (SignalStanding::default(), None);
             let shown = SignalView { signal: signal.as_ref().clone(), standing, freshness };
-            Some(resource(&Resource::Signal(Box::new(shown)), &state()))
+            Some(resource(&Resource::Signal(Box::new(shown)), state))
         }
         // Nothing is left of what was deleted, and the rest is not the answer to any write of a resource.
         Answer::Nothing
@@ -297,9 +295,9 @@ mod tests {
     fn a_write_shows_what_it_left_behind() {
         let expected = v1::WriteResult { resource: Some(shown()), changed: true };
         for answer in [Answer::Cluster(demo().cluster), Answer::PlacedCluster(demo())] {
-            assert_eq!(write_result(&Done { changed: true, answer }, &|| Arc::new(State::new())), expected);
+            assert_eq!(write_result(&Done { changed: true, answer }, &State::new()), expected);
         }
         let gone = Done { changed: false, answer: Answer::Nothing };
-        assert_eq!(write_result(&gone, &|| Arc::new(State::new())), v1::WriteResult { resource: None, changed: false });
+        assert_eq!(write_result(&gone, &State::new()), v1::WriteResult { resource: None, changed: false });
     }
 }

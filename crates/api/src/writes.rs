@@ -4,8 +4,6 @@
 //! good or a number in bounds is decided by the state machine alone; [`Write::field`] translates its answer back into the
 //! caller's words.
 
-use std::sync::Arc;
-
 use loadline_state_machine::{Command, Done, RequestId, ResourceKind, State};
 
 use crate::fields::{self, Findings, Invalid};
@@ -164,9 +162,8 @@ impl Write {
         self.paths.len() > 1
     }
 
-    /// What each change left behind, in order: what the last of its commands did. `state` is asked only where something is shown that
-    /// has a name there.
-    pub fn results(&self, done: &[Done], state: &dyn Fn() -> Arc<State>) -> Vec<v1::WriteResult> {
+    /// What each change left behind, in order: what the last of its commands did.
+    pub fn results(&self, done: &[Done], state: &State) -> Vec<v1::WriteResult> {
         let mut rest = done;
         let mut results = Vec::with_capacity(self.commands_per_change.len());
         for count in &self.commands_per_change {
@@ -489,8 +486,7 @@ mod tests {
         assert_eq!(write.field(2, "name"), "changes[1].delete_cluster.name");
         let done = [(true, Answer::Nothing), (false, Answer::Node(NodeNumber(1))), (false, Answer::Nothing)];
         let done = done.map(|(changed, answer)| Done { changed, answer });
-        let results: Vec<bool> =
-            write.results(&done, &|| Arc::new(State::new())).iter().map(|result| result.changed).collect();
+        let results: Vec<bool> = write.results(&done, &State::new()).iter().map(|result| result.changed).collect();
         assert_eq!(results, [true, false]);
     }
 

@@ -211,12 +211,6 @@ impl Node {
         self.inner.published.state()
     }
 
-    /// The state as this node had it some moments ago at the latest: for what any state of late can answer. Unlike
-    /// [`Node::latest`], it costs those who write nothing.
-    pub fn lately(&self) -> Arc<State> {
-        self.inner.published.lately().state.clone()
-    }
-
     /// Everything that happens at `from` and later, in order.
     pub fn follow(&self, from: LogIndex) -> Result<Feed, FeedError> {
         let inner = &self.inner;

@@ -9,7 +9,7 @@
 //! The happenings of the last entries are kept in memory, so that a watcher that keeps up costs no reading of the journal.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
@@ -22,9 +22,6 @@ use crate::types::{LogId, StoredMembership};
 const RECENT_MAX: usize = 8_192;
 /// And at most so many bytes of events, for entries that are large. In pieces they take several times as much memory.
 const RECENT_BYTES_MAX: usize = 2 << 20;
-
-/// A fork for those who can do with an old one is made anew after so many batches. What changes meanwhile is in memory twice.
-const LATELY_BATCHES: usize = 128;
 
 /// Everything that one entry of the log brought about.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,10 +87,6 @@ pub(crate) struct Published {
     view: ArcSwapOption<View>,
     /// Whether anybody has looked since the last batch was announced.
     looked: AtomicBool,
-    /// A fork of some batches ago at the most, if anybody could do with it since.
-    lately: ArcSwapOption<View>,
-    /// Batches that were announced since `lately` was let go.
-    batches: AtomicUsize,
     recent: Mutex<Ring>,
     applied: watch::Sender<LogIndex>,
     work: watch::Sender<Work>,
@@ -112,8 +105,6 @@ impl Default for Published {
             current: Mutex::default(),
             view: ArcSwapOption::empty(),
             looked: AtomicBool::new(false),
-            lately: ArcSwapOption::empty(),
-            batches: AtomicUsize::new(0),
             recent: Mutex::default(),
             applied: watch::Sender::new(LogIndex(0)),
             work: watch::Sender::new(Work::default()),
@@ -145,26 +136,6 @@ impl Published {
 
     pub(crate) fn state(&self) -> Arc<State> {
         self.view().state.clone()
-    }
-
-    /// The state of some batches ago at the most. Many who ask for it do not make each batch be forked, as those do who look.
-    pub(crate) fn lately(&self) -> Arc<View> {
-        if let Some(lately) = self.lately.load_full() {
-            return lately;
-        }
-        let lately = match self.view.load_full() {
-            Some(view) => view,
-            None => {
-                let current = self.current();
-                let view = current.fork();
-                self.tell(&current);
-                view
-            }
-        };
-        if !lately.failed {
-            self.lately.store(Some(lately.clone()));
-        }
-        lately
     }
 
     pub(crate) fn applied(&self) -> LogIndex {
@@ -204,10 +175,6 @@ impl Published {
         let current = self.current();
         let fork = self.looked.swap(false, Ordering::Relaxed).then(|| current.fork());
         self.view.store(fork);
-        if self.batches.fetch_add(1, Ordering::Relaxed) >= LATELY_BATCHES {
-            self.batches.store(0, Ordering::Relaxed);
-            self.lately.store(None);
-        }
         self.tell(&current);
     }
 
@@ -216,11 +183,11 @@ impl Published {
         let mut current = self.current();
         *self.lock() = Ring::default();
         let before = std::mem::replace(&mut *current, by);
-        let (view, lately) = (self.view.swap(None), self.lately.swap(None));
+        let view = self.view.swap(None);
         self.tell(&current);
         drop(current);
         // A large one takes a while to be given back.
-        drop((before, view, lately));
+        drop((before, view));
     }
 
     /// Whoever has it holds what is current, so that the index never goes back.
@@ -335,25 +302,6 @@ mod tests {
     }
 
     #[test]
-    fn who_can_do_with_an_old_state_makes_no_batch_be_forked_and_gets_none_that_is_very_old() {
-        let published = Published::default();
-        apply_next(&published);
-        published.announce();
-        let first = published.lately();
-        for _ in 1..LATELY_BATCHES {
-            apply_next(&published);
-            published.announce();
-            assert!(Arc::ptr_eq(&published.lately(), &first));
-            assert!(published.view.load().is_none(), "that counts as no look");
-        }
-        apply_next(&published);
-        published.announce();
-        assert_eq!(published.lately().state.applied(), published.applied());
-        published.replace(Current::default());
-        assert_eq!(published.lately().state.applied(), LogIndex(0), "nothing from before a snapshot is left");
-    }
-
-    #[test]
     fn whoever_forks_in_the_middle_of_a_batch_announces_what_it_sees() {
         let published = Published::default();
         apply_next(&published);
@@ -373,8 +321,6 @@ mod tests {
         apply_next(&published);
         published.current().failed = true;
         assert!(published.view().failed, "whoever keeps states must not keep this one");
-        assert!(published.lately().failed);
-        assert!(published.lately.load().is_none(), "nor is it kept for anybody");
         assert_eq!(published.applied(), LogIndex(1));
         assert_eq!(published.watch_work().borrow().index.0, 0);
     }
