@@ -40,7 +40,7 @@ impl Exchange {
         if write.validate_only {
             return Box::pin(self.rehearse(actor, write)).await;
         }
-        let asked = self.asked(actor, &mut write)?;
+        let asked = self.asked(actor, &mut write).await?;
         self.told(self.proposals.propose(asked).await, &write)
     }
 
@@ -51,17 +51,15 @@ impl Exchange {
         writes: Vec<Write>,
     ) -> Vec<Result<WriteResponse, Status>> {
         let mut requests = Vec::with_capacity(writes.len());
-        let judged: Vec<(Write, Result<(), Status>)> = writes
-            .into_iter()
-            .map(|mut write| {
-                let asked = self.asked(actor.clone(), &mut write);
-                let judged = asked.map(|asked| {
-                    let encoded = Bytes::from(asked.encode());
-                    requests.push((asked, encoded));
-                });
-                (write, judged)
-            })
-            .collect();
+        let mut judged = Vec::with_capacity(writes.len());
+        for mut write in writes {
+            let asked = self.asked(actor.clone(), &mut write).await;
+            let is_asked = asked.map(|asked| {
+                let encoded = Bytes::from(asked.encode());
+                requests.push((asked, encoded));
+            });
+            judged.push((write, is_asked));
+        }
         let mut receipts = self.proposals.propose_together(requests).await.into_iter();
         let told = judged.into_iter().map(|(write, judged)| {
             judged?;
@@ -76,14 +74,14 @@ impl Exchange {
         let asked = Asked { actor, request_id: write.request_id, commands: write.take_commands() };
         let done = self.node.rehearse(asked).await.map_err(|error| errors::read(&error))?;
         let done = done.map_err(|refused| errors::refused(&refused, &write))?;
-        let results = self.named_results(write.results(&done, &|| self.node.latest()));
+        let results = self.named_results(write.results(&done, &self.node.latest()));
         Ok(WriteResponse { revision: 0, results, repeated_request: false })
     }
 
     /// What is to be recorded, unless it is wrong by itself.
-    fn asked(&self, actor: Asking, write: &mut Write) -> Result<Asked, Status> {
+    async fn asked(&self, actor: Asking, write: &mut Write) -> Result<Asked, Status> {
         let asked = Asked { actor, request_id: write.request_id, commands: write.take_commands() };
-        self.refuse_nonsense(&asked, write)?;
+        self.refuse_nonsense(&asked, write).await?;
         Ok(asked)
     }
 
@@ -92,7 +90,7 @@ impl Exchange {
         let receipt = receipt.map_err(|error| errors::propose(&error))?;
         let done = receipt.result.map_err(|refused| errors::refused(&refused, write))?;
         // At a follower this may be a little behind; it is only asked for names.
-        let results = self.named_results(write.results(&done, &|| self.node.latest()));
+        let results = self.named_results(write.results(&done, &self.node.latest()));
         Ok(WriteResponse { revision: receipt.index.0, results, repeated_request: receipt.repeated })
     }
 
@@ -107,9 +105,15 @@ impl Exchange {
     }
 
     /// Turns away what is wrong by itself before it costs everybody an entry. The state machine is asked, so that there is
-    /// one set of rules; only an answer that no other state could change counts, because this node may be behind.
-    fn refuse_nonsense(&self, asked: &Asked, write: &Write) -> Result<(), Status> {
-        match nonsense(&self.node.lately(), asked) {
+    /// one set of rules; only an answer that no later state should change counts.
+    async fn refuse_nonsense(&self, asked: &Asked, write: &Write) -> Result<(), Status> {
+        if nonsense(&self.node.latest(), asked).is_none() {
+            return Ok(());
+        }
+        // This node may be behind, and not know the size yet that its caller has just been told is there. Where nobody can say how far
+        // the group is, nobody can record the request either, and whoever is asked to says so.
+        let Ok(state) = Box::pin(self.node.read(Consistency::Linearizable)).await else { return Ok(()) };
+        match nonsense(&state, asked) {
             Some(refused) => Err(errors::refused(&refused, write)),
             None => Ok(()),
         }

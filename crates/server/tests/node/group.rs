@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use loadline_api::v1::{ListPeersRequest, RemovePeerRequest, TransferLeadershipRequest, WatchRequest};
+use loadline_api::v1::{self, ListPeersRequest, RemovePeerRequest, TransferLeadershipRequest, WatchRequest};
 use loadline_server::ServerConfig;
 use tonic::Code;
 
-use crate::common::{Node, Place, create_cluster, eventually, named, refused};
+use crate::common::{Node, Place, create_cluster, create_size, eventually, named, options, refused, set};
+use crate::scaling::{on, scaling, strategy};
 
 async fn three() -> Vec<Node> {
     three_with(|_| ()).await
@@ -73,6 +74,24 @@ async fn any_node_answers_and_operator_calls_find_the_leader() {
     let answer = follower.operator().transfer_leadership(to).await.unwrap().into_inner();
     assert_eq!(answer.leader_name, name(at + 2));
     assert_eq!(leader(&nodes).await, (at + 2) % 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_refuses_nothing_for_what_it_has_not_heard_of_yet() {
+    let nodes = three().await;
+    let follower = &nodes[(leader(&nodes).await + 1) % 3];
+    let (mut admin, mut scaling) = (follower.admin(), scaling(follower));
+    admin.set_setting(set("enable_auto_scaling", "true")).await.unwrap();
+    admin.create_cluster(create_cluster("demo")).await.unwrap();
+    for size in (0..10).map(|number| format!("size-{number}")) {
+        // The leader answers that it is there, and this one hears of that with the next message.
+        admin.create_size(create_size(&size, 1)).await.unwrap();
+        scaling.create_strategy(strategy("target_size", "demo", &[("SIZE", &size)])).await.unwrap();
+        let delete = v1::DeleteStrategiesRequest { options: options(), target: on("demo") };
+        scaling.delete_strategies(delete).await.unwrap();
+    }
+    let unknown = scaling.create_strategy(strategy("target_size", "demo", &[("SIZE", "huge")])).await;
+    refused(unknown, Code::InvalidArgument, "UNKNOWN_SIZE", &["strategy.options[size]"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
