@@ -226,12 +226,13 @@ struct RunningSet {
 impl RunningSet {
     fn new() -> RunningSet {
         let mut pods = pods();
-        let free = || {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            listener.local_addr().expect("an address").to_string()
-        };
-        let grpc: Vec<String> = pods.iter().map(|_| free()).collect();
-        let http: Vec<String> = pods.iter().map(|_| free()).collect();
+        // All of them are held until the last one is found: a port that is let go may be the next one that is free.
+        let free = || TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let held: Vec<TcpListener> = pods.iter().flat_map(|_| [free(), free()]).collect();
+        let mut addresses = held.iter().map(|listener| listener.local_addr().expect("an address").to_string());
+        let grpc: Vec<String> = addresses.by_ref().take(pods.len()).collect();
+        let http: Vec<String> = addresses.collect();
+        drop(held);
         let folder = tempfile::tempdir().expect("a folder");
         let names: Vec<String> = pods.iter().map(|pod| pod.environment["LOADLINE_ADVERTISE"].clone()).collect();
         for (ordinal, pod) in pods.iter_mut().enumerate() {
