@@ -52,6 +52,9 @@ pub enum ExportFailed {
     Nothing,
     #[error("entry {index} is not in this history: {}", where_instead(*next))]
     Missing { index: u64, next: Option<u64> },
+    /// It is there, but nothing that it could be applied to.
+    #[error("entry {index} is before the oldest state that is kept: an export {}", beginning_instead(*next))]
+    Unreplayable { index: u64, next: Option<u64> },
     #[error("the state before entry {first} cannot be made")]
     Before { first: u64, source: ReplayError },
     /// What is before them is as it was.
@@ -70,13 +73,20 @@ fn where_instead(next: Option<u64>) -> String {
     }
 }
 
-/// The first and the last entry between two bounds. All of them are there.
+fn beginning_instead(next: Option<u64>) -> String {
+    match next {
+        Some(next) => format!("can begin with entry {next} at the earliest"),
+        None => "of the entries around it has nothing to begin with".to_owned(),
+    }
+}
+
+/// The first and the last entry between two bounds. All of them are there, and can be replayed.
 pub fn bounds(source: &dyn Source, from: Begin, to: Moment) -> Result<RangeInclusive<u64>, ExportFailed> {
     let stretches = source.stretches();
     let Some(newest) = stretches.last() else { return Err(ExportFailed::Empty) };
     let missing = |index: u64| {
-        let next = stretches.iter().map(|stretch| *stretch.start()).find(|start| *start > index);
-        ExportFailed::Missing { index, next }
+        let next = stretches.iter().find(|stretch| *stretch.start() > index);
+        ExportFailed::Missing { index, next: next.and_then(|stretch| first_replayable(source, stretch)) }
     };
     let last = match to {
         Moment::End => *newest.end(),
@@ -99,8 +109,10 @@ pub fn bounds(source: &dyn Source, from: Begin, to: Moment) -> Result<RangeInclu
         }
     };
     let holding = stretches.iter().find(|stretch| stretch.contains(&last)).ok_or_else(|| missing(last))?;
+    let replayable = first_replayable(source, holding);
+    let unreplayable = |index: u64| ExportFailed::Unreplayable { index, next: replayable };
     let first = match from {
-        Begin::First => first_replayable(source, holding).unwrap_or(*holding.start()),
+        Begin::First => replayable.filter(|first| *first <= last).ok_or_else(|| unreplayable(last))?,
         Begin::Index(index) => index.max(1),
         Begin::Time(time) => {
             let first = first_where(source, holding, |at| at >= time)?.ok_or(ExportFailed::Nothing)?;
@@ -117,6 +129,9 @@ pub fn bounds(source: &dyn Source, from: Begin, to: Moment) -> Result<RangeInclu
         // Where what there is of it ends.
         let there = stretches.iter().find(|stretch| stretch.contains(&first));
         return Err(missing(there.map_or(first, |stretch| *stretch.end() + 1)));
+    }
+    if replayable.is_none_or(|replayable| first < replayable) {
+        return Err(unreplayable(first));
     }
     Ok(first..=last)
 }

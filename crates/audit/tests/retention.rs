@@ -133,14 +133,37 @@ fn a_time_before_what_is_kept_is_not_exported_from_somewhere_else() {
     let folder = tempfile::tempdir().unwrap();
     let (through, _) = shortened(folder.path(), &[], STARTS);
     let kept = Kept::open(folder.path()).unwrap();
-    let first = kept.read(through + 1, 1).unwrap()[0].time_ms;
+    let start = *kept.starts().first().unwrap();
+    let time = |index| kept.read(index, 1).unwrap()[0].time_ms;
+    let first = time(through + 1);
     let from = |millis| bounds(&kept, Begin::Time(Time::from_millis(millis)), Moment::End);
     for millis in [0, first - 1, first] {
         let failed = from(millis).unwrap_err();
-        let expected = ExportFailed::Missing { index: through, next: Some(through + 1) };
+        let expected = ExportFailed::Missing { index: through, next: Some(start + 1) };
         assert_eq!(failed.to_string(), expected.to_string(), "from {millis}");
     }
-    assert!(from(first + 1).is_ok_and(|entries| *entries.start() > through + 1));
+    assert!(from(time(start) + 1).is_ok_and(|entries| *entries.start() > start));
+}
+
+#[test]
+fn an_export_is_refused_at_once_where_nothing_is_kept_to_begin_with_and_says_where_it_can_begin() {
+    let folder = tempfile::tempdir().unwrap();
+    let (through, _) = shortened(folder.path(), &[], STARTS);
+    let kept = Kept::open(folder.path()).unwrap();
+    let start = *kept.starts().first().unwrap();
+    assert!(through + 2 < start, "there is something before it");
+    let time = Time::from_millis(kept.read(through + 2, 1).unwrap()[0].time_ms);
+    for (from, to, index) in [
+        (Begin::Index(through + 1), Moment::End, through + 1),
+        (Begin::Index(start), Moment::End, start),
+        (Begin::Time(time), Moment::End, through + 2),
+        (Begin::First, Moment::Index(start), start),
+    ] {
+        let failed = bounds(&kept, from, to).unwrap_err();
+        let expected = ExportFailed::Unreplayable { index, next: Some(start + 1) };
+        assert_eq!(failed.to_string(), expected.to_string(), "from {from:?} to {to:?}");
+    }
+    assert_eq!(bounds(&kept, Begin::Index(start + 1), Moment::End).unwrap(), start + 1..=ENTRIES);
 }
 
 #[test]

@@ -129,6 +129,10 @@ fn refused(error: &ExportFailed) -> Status {
             let answer = Answer::new(Code::OutOfRange, "HISTORY_MISSING", message).with("index", index);
             next.iter().fold(answer, |answer, next| answer.with("next", next))
         }
+        ExportFailed::Unreplayable { index, next } => {
+            let answer = Answer::new(Code::OutOfRange, "NO_STATE_BEFORE", message).with("index", index);
+            next.iter().fold(answer, |answer, next| answer.with("next", next))
+        }
         ExportFailed::Before { .. } => Answer::new(Code::FailedPrecondition, "NO_STATE_BEFORE", message),
         ExportFailed::Damaged { first, last, source } => {
             let answer =
