@@ -188,14 +188,18 @@ pub(crate) fn run(what: &Bench, format: Format, console: &mut Console) -> Result
         Bench::Sql(args) => &args.stage,
         Bench::All(args) => &args.stage,
     };
-    let suite = runtime()?.block_on(async {
+    let runtime = runtime()?;
+    let suite = runtime.block_on(async {
         let interrupted = interrupted()?;
         tokio::select! {
             suite = whole(what, stage, console) => suite,
             // What it has started and put into its folder goes with it.
             () = interrupted => Err(Failed::new(Exit::Failure, "interrupted")),
         }
-    })?;
+    });
+    // Whoever interrupts it does not wait for a history to be read to its end on a thread of its own.
+    runtime.shutdown_background();
+    let suite = suite?;
     if let Some(path) = &stage.json {
         write_file(path, &suite.shown(Format::Json)?)?;
     }

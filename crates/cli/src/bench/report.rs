@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::machine::Machine;
+use super::rows::to_the_hundredth;
 use crate::exit::Failed;
 use crate::output::{Column, Format, View, list, pretty, yaml_documents};
 use crate::text::show_bytes;
@@ -66,10 +67,9 @@ impl Cost {
     }
 }
 
-/// To the hundredth: more is noise.
 #[expect(clippy::cast_precision_loss, reason = "a ratio of what was measured")]
 pub(super) fn ratio(one: u64, other: u64) -> f64 {
-    (one as f64 / other.max(1) as f64 * 100.0).round() / 100.0
+    one as f64 / other.max(1) as f64
 }
 
 /// One figure.
@@ -81,6 +81,7 @@ pub(super) struct Row {
     pub(super) figure: Figure,
     /// What the ratio is to.
     pub(super) against: Against,
+    #[serde(serialize_with = "to_the_hundredth")]
     pub(super) ratio: Option<f64>,
     pub(super) goal: Goal,
     /// Nothing if it could not be measured here.

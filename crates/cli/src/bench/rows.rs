@@ -1,6 +1,6 @@
 //! The rows of the benchmarks that run whole groups: ours, etcd's in the same run, and what the goal is.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::figures::Figures;
 use super::machine::Machine;
@@ -76,6 +76,8 @@ pub(super) struct Row {
     #[serde(flatten)]
     pub(super) value: Option<Value>,
     pub(super) etcd: Option<Figures>,
+    /// As it is, for the goal; shown to the hundredth.
+    #[serde(serialize_with = "to_the_hundredth")]
     pub(super) ratio: Option<f64>,
     /// What the ratio is to.
     pub(super) against: Option<String>,
@@ -114,7 +116,7 @@ impl Row {
     }
 
     pub(super) fn against(self, what: &str, ratio: Option<f64>) -> Row {
-        Row { against: Some(what.to_owned()), ratio: ratio.map(hundredths), ..self }
+        Row { against: Some(what.to_owned()), ratio, ..self }
     }
 
     /// The p50 over the least that it can be.
@@ -148,9 +150,14 @@ impl Row {
     }
 }
 
-/// To the hundredth: more is noise.
+/// More is noise; but what misses its goal by less than that misses it.
 fn hundredths(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
+}
+
+#[expect(clippy::ref_option, reason = "as serde calls it")]
+pub(super) fn to_the_hundredth<S: Serializer>(ratio: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    ratio.map(hundredths).serialize(serializer)
 }
 
 fn thousandths(value: f64) -> f64 {
@@ -227,6 +234,15 @@ mod tests {
             "ratio": 3.0, "against": "etcd's rate", "goal": "ratio >= 3", "met": true,
         });
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn what_is_rounded_for_people_is_not_rounded_for_the_goal() {
+        let beside = |ours: f64| Row::new("write", Some(256), figures(ours)).beside(figures(100.0)).rate_against_etcd();
+        let missed = beside(299.9).ratio_at_least(3.0);
+        let shown = serde_json::to_value(&missed).expect("JSON");
+        assert_eq!((missed.met, &shown["ratio"]), (Some(false), &serde_json::json!(3.0)));
+        assert_eq!(beside(150.1).ratio_at_most(1.5).met, Some(false));
     }
 
     #[test]
