@@ -77,11 +77,13 @@ impl From<EndpointError> for Failed {
     }
 }
 
+/// A moment that the history does not have is missing, whatever side of it it would be on, as it is in a history at rest.
+const NO_SUCH_MOMENT: [&str; 4] = ["HISTORY_MISSING", "NO_STATE_BEFORE", "NOT_YET", "JOURNAL_BEGINS_LATER"];
+
 impl From<Error> for Failed {
     fn from(error: Error) -> Failed {
         let exit = match &error {
-            // An entry that is not there is missing, whatever side of the history it would be on.
-            Error::Refused(refusal) if refusal.reason == "HISTORY_MISSING" => Exit::NotFound,
+            Error::Refused(refusal) if NO_SUCH_MOMENT.contains(&refusal.reason.as_str()) => Exit::NotFound,
             Error::Refused(refusal) => of_code(refusal.code),
             Error::Unavailable { .. } => Exit::Unavailable,
             Error::TimedOut { .. } => Exit::TimedOut,
@@ -182,6 +184,18 @@ mod tests {
             (Code::DataLoss, 1),
         ] {
             assert_eq!(refused(code, "").exit as u8, exit, "{code:?}");
+        }
+    }
+
+    #[test]
+    fn a_moment_that_the_history_does_not_have_is_3_on_both_sides_of_it() {
+        for (code, reason) in [
+            (Code::OutOfRange, "HISTORY_MISSING"),
+            (Code::OutOfRange, "NO_STATE_BEFORE"),
+            (Code::OutOfRange, "NOT_YET"),
+            (Code::FailedPrecondition, "JOURNAL_BEGINS_LATER"),
+        ] {
+            assert_eq!(refused(code, reason).exit as u8, 3, "{reason}");
         }
     }
 

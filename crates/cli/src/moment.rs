@@ -35,6 +35,10 @@ fn time_at(text: &str, now: jiff::Timestamp) -> Option<Time> {
     }
     let ago = text.strip_suffix("ago").unwrap_or(text).trim();
     let ago: jiff::Span = ago.parse().ok().filter(|_| ago.starts_with(|first: char| first.is_ascii_digit()))?;
+    // `24h ago ago` would be tomorrow.
+    if ago.is_negative() {
+        return None;
+    }
     // A day is one of 24 hours here, whatever a clock on a wall does.
     let ago = ago.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).ok()?;
     let then = now.checked_sub(ago).ok()?;
@@ -64,7 +68,9 @@ mod tests {
             assert_eq!(time_at(text, now), midnight, "{text}");
         }
         assert_eq!(time_at("3d", now), Some(Time::from_millis(1_794_787_200_000 + 36_000_000 - 3 * 86_400_000)));
-        for wrong in ["", "yesterday", "-5", "-5h", "99999999999999999999", "2026-13-01", "ago", "2 moons ago"] {
+        for wrong in
+            ["", "yesterday", "-5", "-5h", "99999999999999999999", "2026-13-01", "ago", "2 moons ago", "24h ago ago"]
+        {
             assert!(parse_moment(wrong).is_err(), "{wrong}");
         }
         assert!(parse_time("412").is_err(), "an index is no time");

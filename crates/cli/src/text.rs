@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-/// A duration such as `10s`, `500ms` or `1m30s`.
+/// A duration such as `10s`, `500ms`, `1m30s` or `90d`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     const WANTED: &str = "write a number with a unit, such as 10s, 500ms or 1m30s";
     if text.parse::<f64>().is_ok() {
         return Err(format!("'{text}' has no unit; {WANTED}"));
     }
-    let parsed: jiff::SignedDuration = text.parse().map_err(|_| format!("'{text}' is not a duration; {WANTED}"))?;
-    match Duration::try_from(parsed) {
+    let parsed: jiff::Span = text.parse().map_err(|_| format!("'{text}' is not a duration; {WANTED}"))?;
+    // A day is one of 24 hours; how long a month is nobody can say.
+    let parsed = parsed.to_duration(jiff::SpanRelativeTo::days_are_24_hours());
+    match Duration::try_from(parsed.map_err(|_| format!("'{text}' has no certain length; {WANTED}"))?) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
         _ => Err(format!("'{text}' is not more than zero; {WANTED}")),
     }
@@ -118,7 +120,8 @@ mod tests {
     fn durations_need_a_unit_and_are_more_than_zero() {
         assert_eq!(parse_duration("1m30s"), Ok(Duration::from_secs(90)));
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
-        for text in ["10", "0s", "-1s", "soon", ""] {
+        assert_eq!(parse_duration("90d"), Ok(Duration::from_secs(90 * 86_400)));
+        for text in ["10", "0s", "-1s", "soon", "", "1mo", "1y"] {
             assert!(parse_duration(text).expect_err(text).contains("such as 10s"), "{text}");
         }
     }

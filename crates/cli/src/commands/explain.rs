@@ -7,7 +7,7 @@ use loadline_audit::explain::{Explainer, Story};
 use loadline_audit::{Moment, Scanned, Trail, TrailError, replay, with_causes};
 use loadline_client::v1::ExplainResponse;
 use loadline_client::{ExplainAt, Kind};
-use loadline_state_machine::{Action, ResourceName, State};
+use loadline_state_machine::{Action, ResourceName, State, Time};
 
 use super::Session;
 use crate::args::ExplainArgs;
@@ -21,6 +21,10 @@ use crate::output::{Format, json_line, pretty, yaml_documents};
 pub(crate) async fn explain(args: &ExplainArgs, session: Session<'_>) -> Result<(), Failed> {
     let name = name(&args.words)?;
     let at = match args.at {
+        // For the API these are no moment at all, and it would answer for now.
+        Some(at) if at == Moment::Index(0) || at == Moment::Time(Time::default()) => {
+            return Err(Failed::new(Exit::NotFound, "there was nothing before entry 1"));
+        }
         None | Some(Moment::End) => None,
         Some(Moment::Index(index)) => Some(ExplainAt::Index(index)),
         Some(Moment::Time(time)) => Some(ExplainAt::TimeMs(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))),

@@ -76,7 +76,13 @@ impl Export {
     /// Reads an export as far as it is one. `tell` hears how many of how many bytes have been read.
     pub fn scan(path: &Path, tell: impl FnMut(u64, u64)) -> Result<Scanned, ExportError> {
         let file = File::open(path).map_err(io_error(format!("open {}", path.display())))?;
-        let bytes = file.metadata().map_err(io_error(format!("read {}", path.display())))?.len();
+        let metadata = file.metadata().map_err(io_error(format!("read {}", path.display())))?;
+        if !metadata.is_file() {
+            // A pipe has no length and cannot be read twice: what came through it would be taken for a file that was cut off.
+            let what = std::io::Error::other("it is no regular file; write what it holds into one first");
+            return Err(io_error(format!("read {}", path.display()))(what));
+        }
+        let bytes = metadata.len();
         let (read, fault) = Scan::of(&file, bytes)?.run(tell)?;
         let Read { head, state, blocks, end } = read;
         Ok(Scanned { export: Self { file, bytes, head, state, blocks, end, last: Mutex::default() }, fault })

@@ -1,6 +1,6 @@
 //! `audit diff`: what changed between two moments, field by field, and who did it.
 
-use loadline_audit::diff::{Changed, Deed, DiffError, Difference, Field, What, diff as compare};
+use loadline_audit::diff::{Changed, Deed, DiffError, Difference, Field, Point, What, diff as compare};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ pub(crate) fn diff(args: &DiffArgs, history: &History, format: Format, console: 
     let difference = compare(&*history.source, start, args.from, args.to, || bar.one())?;
     drop(bar);
     let (from, to) = (&difference.from, &difference.to);
-    console.say(&format!("from index {} ({}) to index {} ({})", from.index, time(from.at), to.index, time(to.at)));
+    console.say(&format!("from {} to {}", moment(from), moment(to)));
     history.say_if_later("B", args.to, (to.index, to.at), console);
     if difference.changes.is_empty() && matches!(format, Format::Table | Format::Wide) {
         console.say("nothing changed");
@@ -35,6 +35,12 @@ impl From<DiffError> for Failed {
             other => Failed::usage(other.to_string()).hint("the earlier moment comes first"),
         }
     }
+}
+
+/// There is no time before the first leader stamps one.
+fn moment(end: &Point) -> String {
+    let time = time(end.at);
+    if time.is_empty() { format!("index {}", end.index) } else { format!("index {} ({time})", end.index) }
 }
 
 fn time(at: loadline_state_machine::Time) -> String {
@@ -157,7 +163,7 @@ fn shown(difference: &Difference, format: Format) -> Result<String, Failed> {
 }
 
 fn whole(difference: &Difference) -> Value {
-    let point = |point: &loadline_audit::diff::Point| json!({ "index": point.index, "time": time(point.at), "state_hash": point.hash });
+    let point = |point: &Point| json!({ "index": point.index, "time": time(point.at), "state_hash": point.hash });
     json!({
         "from": point(&difference.from),
         "to": point(&difference.to),

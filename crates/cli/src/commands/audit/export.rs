@@ -22,6 +22,10 @@ pub(crate) async fn export(args: &ExportArgs, session: Session<'_>) -> Result<()
         return Err(Failed::new(Exit::Conflict, format!("{} is there already", path.display()))
             .hint("choose another name, or add --overwrite"));
     }
+    if args.from == Some(Moment::End) {
+        return Err(Failed::usage("--from end: there is nothing behind the end")
+            .hint("name the first entry by its index or a time"));
+    }
     let backwards = match (args.from, args.to) {
         (Some(Moment::Index(from)), Some(Moment::Index(to))) => from > to,
         (Some(Moment::Time(from)), Some(Moment::Time(to))) => from > to,

@@ -65,7 +65,9 @@ pub(super) fn check_for(args: &ReplayArgs, format: Format) -> Result<Vec<Shown>,
 /// What it is the state of. On stderr: what is shown is data, and the same for the same moment.
 fn head(state: &State, history: &History, console: &mut Console) {
     let time = show_time(i64::try_from(state.now().as_millis()).unwrap_or(i64::MAX));
-    console.say(&format!("{}: index {}, time {time}, hash {}", history.called, state.applied(), state.hash()));
+    // There is no time before the first leader stamps one.
+    let time = if time.is_empty() { time } else { format!(", time {time}") };
+    console.say(&format!("{}: index {}{time}, hash {}", history.called, state.applied(), state.hash()));
 }
 
 /// A type of thing that a state has.
@@ -87,6 +89,9 @@ impl Shown {
     }
 }
 
+const TYPES: &str = "the types of a history are sizes, clusters, settings, strategies, decisions, operations, actions, roles, signals, \
+                     replicas and reports";
+
 fn kinds(words: &[String]) -> Result<Vec<Shown>, Failed> {
     let all = ResourceKind::ALL.iter().map(|kind| kind.plural()).chain(["replicas", "reports"]);
     let wanted: Vec<&str> = match words {
@@ -96,7 +101,7 @@ fn kinds(words: &[String]) -> Result<Vec<Shown>, Failed> {
     let kind = |word: &str| match word {
         "replica" | "replicas" => Ok(Shown::Replicas),
         "report" | "reports" => Ok(Shown::Reports),
-        word => match word.parse::<Noun>()? {
+        word => match word.parse::<Noun>().map_err(|unknown| unknown.hint(TYPES))? {
             Noun::Resource(kind) => Ok(Shown::Resource(kind)),
             Noun::Node => Err(Failed::usage("nodes are no part of a history: see loadline get nodes")),
         },
