@@ -15,7 +15,7 @@ use crate::console::Console;
 use crate::exit::{Exit, Failed};
 use crate::meter::Entries;
 use crate::noun::{Noun, Selection};
-use crate::output::explained::explanation;
+use crate::output::explained::{explanation, facts_as_csv};
 use crate::output::{Format, json_line, pretty, yaml_documents};
 
 pub(crate) async fn explain(args: &ExplainArgs, session: Session<'_>) -> Result<(), Failed> {
@@ -137,9 +137,8 @@ fn show(name: &str, answer: &ExplainResponse, format: Format, console: &mut Cons
         Format::Jsonl => json_line(&explanation(answer))?,
         Format::Yaml => yaml_documents(&[explanation(answer)])?,
         Format::Name => format!("{name}\n"),
-        Format::Table | Format::Wide | Format::Csv | Format::Sql => {
-            answer.lines.iter().map(|line| format!("{line}\n")).collect()
-        }
+        Format::Csv => facts_as_csv(answer)?,
+        Format::Table | Format::Wide | Format::Sql => answer.lines.iter().map(|line| format!("{line}\n")).collect(),
     };
     console.data(&text)
 }

@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 
 use super::actions::{action, operation};
 use super::scaling::{decision, object, time};
+use super::{csv_line, csv_name};
+use crate::exit::Failed;
+use crate::text::show_time;
 
 /// One line of an explanation, with where it comes from.
 fn fact(it: &v1::ExplainedFact) -> Value {
@@ -23,6 +26,43 @@ fn fact(it: &v1::ExplainedFact) -> Value {
         ("epoch", json!(it.epoch)),
         ("resource", json!(it.resource)),
     ])
+}
+
+/// The facts as rows: the columns of `loadline.explanations` in SQL, but for those that say what was asked.
+pub(crate) fn facts_as_csv(it: &v1::ExplainResponse) -> Result<String, Failed> {
+    let columns = [
+        "topic",
+        "name",
+        "text",
+        "log-index",
+        "time",
+        "actor",
+        "source",
+        "proof",
+        "request-id",
+        "node-id",
+        "epoch",
+        "resource",
+    ];
+    let mut text = csv_line(&columns.map(csv_name))?;
+    let number = |number: u64| if number == 0 { String::new() } else { number.to_string() };
+    for it in &it.facts {
+        text.push_str(&csv_line(&[
+            it.topic.clone(),
+            it.name.clone(),
+            it.text.clone(),
+            number(it.log_index),
+            show_time(it.time_ms),
+            it.actor.clone(),
+            it.source.clone(),
+            it.proof.clone(),
+            it.request_id.clone(),
+            number(it.node_id),
+            it.epoch.clone(),
+            it.resource.clone(),
+        ])?);
+    }
+    Ok(text)
 }
 
 /// The whole of an explanation, for programs.
@@ -46,4 +86,27 @@ pub(crate) fn explanation(it: &v1::ExplainResponse) -> Value {
         ("lines", json!(it.lines)),
         ("revision", json!(it.revision)),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_facts_are_rows_in_csv() {
+        let fact = v1::ExplainedFact {
+            topic: "brake".to_owned(),
+            name: "PAUSED".to_owned(),
+            text: "paused: moving, soon".to_owned(),
+            log_index: 7,
+            actor: "alice".to_owned(),
+            ..v1::ExplainedFact::default()
+        };
+        let answer = v1::ExplainResponse { facts: vec![fact], ..v1::ExplainResponse::default() };
+        assert_eq!(
+            facts_as_csv(&answer).expect("CSV"),
+            "topic,name,text,log_index,time,actor,source,proof,request_id,node_id,epoch,resource\n\
+             brake,PAUSED,\"paused: moving, soon\",7,,alice,,,,,,\n"
+        );
+    }
 }
