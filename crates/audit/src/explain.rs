@@ -9,6 +9,7 @@
 mod arrivals;
 mod doubts;
 mod effects;
+mod occasion;
 
 use std::collections::BTreeMap;
 
@@ -295,25 +296,6 @@ impl Explainer<'_> {
         Ok(found)
     }
 
-    /// What the entry was that a decision was made at.
-    fn add_occasion(&self, facts: &mut Facts, id: Revision) -> Result<(), TrailError> {
-        let Some(opened) = self.trail.at(id.index.0)? else { return Ok(()) };
-        let names = self.names();
-        let asked: Vec<&(Cause, Event)> =
-            opened.events.iter().filter(|(cause, _)| matches!(cause, Cause::Request(_))).take(3).collect();
-        for (cause, event) in &asked {
-            let text = format!("it was looked at because: {}", words(event, &names));
-            facts.add("occasion", event.kind_name(), text, Origin::of(&opened, *cause)).depth = 1;
-        }
-        if asked.is_empty() {
-            let text = "it was looked at because time had passed: something was due";
-            facts
-                .add("occasion", "time", text, Origin { index: Some(opened.index), at: Some(opened.at), who: None })
-                .depth = 1;
-        }
-        Ok(())
-    }
-
     fn decision(&self, id: Revision) -> Result<Option<Story>, TrailError> {
         let Some(decision) = self.find_decision(id)? else { return Ok(None) };
         let mut facts = Facts::new(&ResourceName { kind: ResourceKind::Decision, name: id.to_string() });
@@ -325,7 +307,7 @@ impl Explainer<'_> {
         let origin = Origin { index: Some(decision.id.index.0), at: Some(decision.at), who: None };
         let fact = facts.add("decision", decision.id, format!("decision {} at {}", decision.id, decision.at), origin);
         fact.resource = Some(format!("decisions/{}", decision.id));
-        self.add_occasion(facts, decision.id)?;
+        self.add_occasion(facts, decision)?;
         self.add_decision(facts, decision, deeper)
     }
 

@@ -9,6 +9,7 @@ mod diff;
 mod everything;
 mod evidence;
 mod explain;
+mod explain_origins;
 mod manipulations;
 mod retention;
 mod search;

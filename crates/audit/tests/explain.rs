@@ -33,13 +33,13 @@ fn lived() -> (World, ActionId) {
     (world, action)
 }
 
-fn story(world: &World, state: &State, name: &ResourceName) -> Option<Story> {
+pub(crate) fn story(world: &World, state: &State, name: &ResourceName) -> Option<Story> {
     let scanned = Scanned::read(world, || {}).unwrap();
     let nodes = BTreeMap::from([(1, "n1".to_owned())]);
     Explainer::new(Trail { source: world, index: &scanned }, state, &nodes).explain(name).unwrap()
 }
 
-fn of<'a>(story: &'a Story, topic: &str) -> Vec<&'a Fact> {
+pub(crate) fn of<'a>(story: &'a Story, topic: &str) -> Vec<&'a Fact> {
     story.facts.iter().filter(|fact| fact.topic == topic).collect()
 }
 

@@ -40,8 +40,8 @@ impl World {
         world
     }
 
-    fn entry(&mut self, request: Request) -> Applied {
-        let sealed = Sealed::seal(Entry { stamped_at: self.time, requests: vec![request] });
+    fn entry(&mut self, requests: Vec<Request>) -> Applied {
+        let sealed = Sealed::seal(Entry { stamped_at: self.time, requests });
         let index = self.state.applied().0 + 1;
         let applied = apply(&mut self.state, LogIndex(index), &sealed);
         self.records.push(JournalRecord {
@@ -58,18 +58,37 @@ impl World {
     /// One of the nodes, about its duties.
     pub fn node(&mut self, commands: Vec<Command>) -> Applied {
         let request = Request { actor: Actor::node("loadline", "n1"), request_id: None, commands };
-        let applied = self.entry(request);
+        let applied = self.entry(vec![request]);
         assert!(applied.receipts[0].result.is_ok(), "{applied:?}");
         applied
     }
 
     /// Somebody who has logged in. It may be refused.
     pub fn try_ask(&mut self, actor: &str, commands: Vec<Command>) -> Applied {
+        let request = self.request(actor, commands, 0);
+        self.entry(vec![request])
+    }
+
+    fn request(&self, actor: &str, commands: Vec<Command>, place: u128) -> Request {
         let request_id = Some(RequestId(
-            (u128::from(self.time.as_millis()) << 80) | (7 << 76) | (2 << 62) | u128::from(self.state.applied().0),
+            (u128::from(self.time.as_millis()) << 80)
+                | (7 << 76)
+                | (2 << 62)
+                | (place << 40)
+                | u128::from(self.state.applied().0),
         ));
         let actor = Actor::new(actor, "10.0.0.7:4711").proven(Proof::Machine);
-        self.entry(Request { actor, request_id, commands })
+        Request { actor, request_id, commands }
+    }
+
+    /// What several ask for at about the same time, in one entry.
+    #[track_caller]
+    pub fn batch(&mut self, asked: Vec<(&str, Vec<Command>)>) -> Applied {
+        let placed = (0..).zip(asked);
+        let requests = placed.map(|(place, (actor, commands))| self.request(actor, commands, place)).collect();
+        let applied = self.entry(requests);
+        assert!(applied.receipts.iter().all(|receipt| receipt.result.is_ok()), "{applied:?}");
+        applied
     }
 
     #[track_caller]

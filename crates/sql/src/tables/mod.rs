@@ -40,6 +40,7 @@ pub mod value;
 use sqlparser::ast::{Ident, ObjectName};
 
 pub use define::{ColumnInfo, Table};
+pub use pattern::like;
 pub use query::{Answer, Limits, OutputColumn, Prepared};
 pub use source::{Budget, EndedOperation, EventRow, NoPast, NodeRow, Past, SessionFacts, Source};
 pub use strategies::config_json;

@@ -4,7 +4,7 @@
 //! matched by simulation of all ways at once, so that no pattern takes longer than text times pattern.
 
 /// `%` is any text, `_` any one character.
-pub(crate) fn like(pattern: &str, text: &str, escape: Option<char>, fold: bool) -> bool {
+pub fn like(pattern: &str, text: &str, escape: Option<char>, fold: bool) -> bool {
     let folded = |text: &str| if fold { text.to_lowercase() } else { text.to_owned() };
     let (pattern, text) = (folded(pattern), folded(text));
     let mut tokens = Vec::new();

@@ -1,0 +1,95 @@
+//! Each part of an explanation names the entry that it comes from, and whoever is behind that, and nobody else.
+
+#![allow(clippy::unwrap_used, reason = "all of this is a test, its helpers too")]
+
+use crate::explain::{of, story};
+use crate::world::{World, given, replica};
+use loadline_state_machine::{
+    ClusterRef, ClusterReport, Command, Event, Observation, OptionValue, ResourceKind, ResourceName, Seen, Span,
+    StrategyKind, TargetName,
+};
+
+fn size(name: &str) -> [(&'static str, OptionValue); 1] {
+    [("size", OptionValue::Text(name.into()))]
+}
+
+fn set(name: &str, value: &str) -> Vec<Command> {
+    vec![Command::SetSetting { name: name.into(), value: value.into(), etag: None }]
+}
+
+/// The latest decision about a cluster, by its name in the API.
+fn decided(world: &World, cluster: &str) -> ResourceName {
+    let id = world.state.cluster(cluster).unwrap().id;
+    ResourceName { kind: ResourceKind::Decision, name: world.state.decision_by_id(id).unwrap().id.to_string() }
+}
+
+#[test]
+fn a_decision_names_no_occasion_that_is_about_another_cluster() {
+    let mut world = World::new();
+    for (cluster, pattern) in [("alpha", "al%"), ("beta", "be%")] {
+        world.cluster("alice", cluster);
+        let (target, kind) = (TargetName::Pattern(pattern.into()), StrategyKind::TargetSize);
+        let options = given(&size("25cc"));
+        let create = Command::CreateStrategy { target, kind, options, if_not_exists: false, unchecked: false };
+        world.ask("alice", vec![create]);
+    }
+    let change = |pattern: &str| {
+        let (target, kind) = (TargetName::Pattern(pattern.into()), StrategyKind::TargetSize);
+        let (options, reset) = (given(&size("100cc")), Vec::new());
+        vec![Command::ChangeStrategy { target, kind, options, reset, etag: None, unchecked: false }]
+    };
+    let report = |cluster: &str, sequence| {
+        let observations = vec![Observation { age: Span::default(), seen: Seen::Activity { idle_for: None } }];
+        let clusters = vec![ClusterReport { cluster: ClusterRef::Name(cluster.into()), observations }];
+        vec![Command::ReportSignals { collector: "watcher".into(), sequence, clusters }]
+    };
+    let pause = |cluster: &str| {
+        vec![Command::PauseCluster { cluster: cluster.into(), reason: "moving".into(), expires_in: None }]
+    };
+    let applied = world.batch(vec![
+        ("watcher", report("alpha", 1)),
+        ("watcher", report("alpha", 2)),
+        ("watcher", report("alpha", 3)),
+        ("bob", pause("alpha")),
+        ("carol", set("journal_retention", "30d")),
+        ("dave", change("al%")),
+        ("dave", change("be%")),
+        ("erin", set("auto_scaling_cluster_cooldown", "45s")),
+        ("frank", pause("beta")),
+    ]);
+    let both = applied.events.iter().filter(|event| matches!(event, Event::DecisionMade { .. })).count();
+    assert_eq!(both, 2, "each is decided about in this very entry");
+    let told = story(&world, &world.state, &decided(&world, "beta")).unwrap();
+    let occasions: Vec<(&str, &str)> = of(&told, "occasion")
+        .iter()
+        .map(|fact| (fact.name.as_str(), fact.actor.as_deref().unwrap_or_default()))
+        .collect();
+    let own_first = [("ClusterPaused", "frank"), ("StrategyChanged", "dave"), ("SettingSet", "erin")];
+    assert_eq!(occasions, own_first, "{:#?}", told.lines());
+    let told = story(&world, &world.state, &decided(&world, "alpha")).unwrap();
+    let occasions = of(&told, "occasion");
+    assert_eq!(occasions.len(), 6, "{:#?}", told.lines());
+    assert_eq!(occasions[5].text, "and because of 1 more in the same entry");
+}
+
+#[test]
+fn what_had_fallen_due_when_others_asked_for_something_is_not_put_down_to_them() {
+    let mut world = World::new();
+    for cluster in ["alpha", "beta"] {
+        world.cluster("alice", cluster);
+    }
+    world.strategy("alice", "beta", StrategyKind::TargetSize, &size("25cc"));
+    let expires_in = Some(Span::from_secs(60));
+    let pause = Command::PauseCluster { cluster: "beta".into(), reason: "moving".into(), expires_in };
+    world.ask("bob", vec![pause]);
+    world.change_strategy("bob", "beta", StrategyKind::TargetSize, &size("100cc"));
+    let before = decided(&world, "beta");
+    world.time = world.time + Span::from_secs(60);
+    world.report("alpha", Span::default(), vec![replica("r1_auto", "25cc", true)]);
+    let name = decided(&world, "beta");
+    assert_ne!(name, before, "it goes on when its pause is over");
+    let told = story(&world, &world.state, &name).unwrap();
+    let occasions = of(&told, "occasion");
+    assert!(occasions.iter().all(|fact| fact.actor.is_none()), "{:#?}", told.lines());
+    assert!(occasions.iter().all(|fact| !fact.text.contains("alpha")), "{:#?}", told.lines());
+}
