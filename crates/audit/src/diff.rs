@@ -6,16 +6,19 @@
 //! Left out: what changes all the time and means nothing by itself, as the ages and values of signals and what strategies note for
 //! themselves. They are in the history: see [`crate::search`].
 //!
-//! [`deeds`]: what was done to each thing, for as long as it can be told of.
+//! [`things`]: what there is, and by what it is known across a new name. [`deeds`]: what was done to each of them, for as long as it can be told
+//! of.
 
 mod deeds;
+mod things;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loadline_state_machine::{ClusterId, Options, ResourceName, Role, SignalView, State, Target, Time};
-use serde_json::{Map, Value, json};
+use loadline_state_machine::{State, Time};
+use serde_json::Value;
 
-use self::deeds::{Deeds, replica_name};
+use self::deeds::{Deeds, Done};
+use self::things::{Fields, NAME, Thing, things};
 use crate::replay::{Moment, ReplayError, Start, begin, replay};
 use crate::source::Source;
 use crate::trail::Who;
@@ -58,7 +61,7 @@ pub struct Field {
     /// Null if it was not there.
     pub before: Value,
     pub after: Value,
-    /// The last deed that can have changed it, by its place among those of the thing.
+    /// The last deed that changed it, by its place among those of the thing.
     pub deed: Option<usize>,
 }
 
@@ -107,7 +110,7 @@ pub fn diff(
 ) -> Result<Difference, DiffError> {
     let began = begin(source, start)?;
     let before = replay(source, Start::From(Box::new(began)), from, |_| tell())?.state;
-    let mut deeds = Deeds::since(things(&before).into_keys());
+    let mut deeds = Deeds::since(&things(&before));
     let after = replay(source, Start::From(Box::new(before.clone())), to, |step| {
         tell();
         deeds.add(step);
@@ -138,206 +141,60 @@ pub enum DiffError {
 }
 
 fn changes(before: &State, after: &State, deeds: &mut Deeds) -> Vec<Changed> {
-    let (old, new) = (things(before), things(after));
-    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let (mut old, mut new) = (things(before), things(after));
+    let keys: BTreeSet<String> = old.keys().chain(new.keys()).cloned().collect();
     let mut changes = Vec::new();
-    for name in names {
-        let nothing = BTreeMap::new();
-        let what = match (old.get(name), new.get(name)) {
-            (None, Some(_)) => What::Created,
-            (Some(_), None) => What::Dropped,
-            (Some(old), Some(new)) if old != new => What::Altered,
-            _ => continue,
-        };
-        let deeds = deeds.take(name);
-        let fields = fields(
-            &Doers { thing: name, what, deeds: &deeds },
-            old.get(name).unwrap_or(&nothing),
-            new.get(name).unwrap_or(&nothing),
-        );
-        changes.push(Changed { name: name.clone(), what, fields, deeds });
+    let (mut gone, mut made) = (BTreeMap::new(), BTreeMap::new());
+    for key in keys {
+        let done = deeds.take(&key);
+        match (old.remove(&key), new.remove(&key)) {
+            (Some(old), Some(new)) => changes.extend(altered(&old, new, done)),
+            (Some(old), None) => drop(gone.insert(old.name.clone(), (old, done))),
+            (None, Some(new)) => drop(made.insert(new.name.clone(), (new, done))),
+            (None, None) => {}
+        }
     }
+    let nothing = Fields::new();
+    for (name, (new, done)) in made {
+        // Another thing that has taken the place and the name of one that went.
+        match gone.remove(&name) {
+            Some((old, before)) => changes.extend(altered(&old, new, done.instead_of(before))),
+            None => changes.push(changed(new.name, What::Created, &nothing, &new.fields, done)),
+        }
+    }
+    for (old, done) in gone.into_values() {
+        changes.push(changed(old.name, What::Dropped, &old.fields, &nothing, done));
+    }
+    changes.sort_by(|one, other| one.name.cmp(&other.name));
     changes
 }
 
-type Thing = BTreeMap<String, Value>;
+fn altered(old: &Thing, new: Thing, done: Done) -> Option<Changed> {
+    (old.fields != new.fields).then(|| changed(new.name, What::Altered, &old.fields, &new.fields, done))
+}
 
-fn fields(doers: &Doers<'_>, old: &Thing, new: &Thing) -> Vec<Field> {
-    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let value = |thing: &Thing, name: &String| thing.get(name).cloned().unwrap_or(Value::Null);
-    let all = names.into_iter().map(|name| Field {
+fn changed(name: String, what: What, old: &Fields, new: &Fields, done: Done) -> Changed {
+    let value = |fields: &Fields, field: &str| fields.get(field).cloned().unwrap_or(Value::Null);
+    // What is made or dropped says what it is called.
+    let shown = |field: &&String| what == What::Altered || *field != NAME;
+    let differ = |field: &&String| old.get(*field) != new.get(*field);
+    let field = |name: &String| Field {
         name: name.clone(),
         before: value(old, name),
         after: value(new, name),
-        deed: doers.of(name),
-    });
-    all.filter(|field| field.before != field.after).collect()
-}
-
-/// The kinds of events that change a field of a thing that is there; none: any that is about the thing. What a thing is from its beginning is
-/// changed by what makes it, whatever else happened to it since.
-fn changers(thing: &str, field: &str) -> &'static [&'static str] {
-    let kind = thing.split('/').next().unwrap_or(thing);
-    match (kind, field.split('.').next().unwrap_or(field)) {
-        ("group", "incarnation") => &["RestoreFinished"],
-        ("group", "rules_version") => &["RulesRaised", "RestoreFinished"],
-        ("clusters", "id") => &["ClusterCreated", "ClusterRestored", "ClusterRenamed"],
-        ("clusters", "conclusion") => &["DecisionMade"],
-        ("clusters", "pause") => &["ClusterPaused", "ClusterResumed"],
-        ("clusters", "override") => &["ClusterOverridden", "OverrideEnded"],
-        ("clusters", "backend") => &["ClusterPlaced"],
-        ("strategies", "type") => &["StrategyCreated", "StrategyRestored"],
-        ("strategies", "target") => &["StrategyCreated", "StrategyRestored", "ClusterRenamed"],
-        ("strategies", "options") => &["StrategyCreated", "StrategyRestored", "StrategyChanged"],
-        ("actions", "call") => &["ActionPlanned"],
-        ("operations", "kind") => &["OperationBegun"],
-        ("replicas", "ready" | "hydrated") => &["SignalsReported"],
-        ("replicas", "cordoned" | "incarnation") => &["ActionSettled"],
-        _ => &[],
-    }
-}
-
-/// Who can have changed the fields of one thing.
-struct Doers<'a> {
-    thing: &'a str,
-    what: What,
-    deeds: &'a [Deed],
-}
-
-impl Doers<'_> {
-    fn of(&self, field: &str) -> Option<usize> {
-        let last = self.deeds.len().checked_sub(1);
-        if self.what == What::Dropped {
-            return last;
-        }
-        let changers = changers(self.thing, field);
-        let found = self.deeds.iter().rposition(|deed| changers.contains(&deed.kind));
-        // A group gets its incarnation from the first leader it ever has; those that follow only repeat it.
-        let first = || match (self.thing, field) {
-            ("group", "incarnation") => self.deeds.iter().position(|deed| deed.kind == "LeaderAnnounced"),
-            _ => None,
-        };
-        found.or_else(first).or(last)
-    }
-}
-
-/// Everything that somebody would call a thing of the system, by name, with the fields that matter.
-fn things(state: &State) -> BTreeMap<String, Thing> {
-    let mut things = BTreeMap::new();
-    let mut put = |name: String, value: Value| {
-        let mut flat = Thing::new();
-        flatten(String::new(), value, &mut flat);
-        things.insert(name, flat);
+        deed: done.of(name),
     };
-    put("group".to_owned(), json!({"rules_version": state.rules().0, "incarnation": state.incarnation()}));
-    for size in state.sizes() {
-        let value =
-            json!({"rank": size.rank, "slots": size.slots, "price_micros_per_hour": size.price_micros_per_hour});
-        put(ResourceName::size(&size.name).to_string(), value);
+    let mut fields: Vec<Field> = fields_of_either(old, new).filter(differ).filter(shown).map(field).collect();
+    let deeds = done.into_deeds();
+    let last = deeds.len().checked_sub(1);
+    for field in &mut fields {
+        // What went went as a whole.
+        field.deed = if what == What::Dropped { last } else { field.deed.or(last) };
     }
-    for setting in state.settings().into_iter().filter(|setting| !setting.is_default) {
-        put(ResourceName::setting(&setting.name).to_string(), json!({"value": setting.value}));
-    }
-    for strategy in state.strategies() {
-        let value = json!({
-            "type": strategy.kind.as_str(),
-            "target": target(&strategy.target, state),
-            "options": options(&strategy.options),
-        });
-        put(ResourceName::strategy(strategy.id).to_string(), value);
-    }
-    for role in state.roles_after(None) {
-        put(ResourceName::role(&role.name).to_string(), role_value(role, state));
-    }
-    let signals: Vec<String> = state.signals_after(None).map(|signal| signal.name.to_string()).collect();
-    for view in signals.iter().filter_map(|name| state.signal_view(name)) {
-        put(ResourceName::signal(&*view.signal.name).to_string(), signal_value(&view, state));
-    }
-    for cluster in state.clusters_after(None) {
-        let standing = state.standing(cluster.id);
-        let pause = standing.and_then(|it| it.pause());
-        let floor = standing.and_then(|it| it.floor());
-        let value = json!({
-            "id": cluster.id.to_string(),
-            "backend": state.cluster_view(cluster).backend.as_deref(),
-            "pause": pause.map(|it| json!({"reason": it.reason, "until": it.expires_at.map(|at| at.to_string())})),
-            "override": floor.map(|it| json!({"replicas_min": it.replicas_min, "size": &*it.size, "until": it.expires_at.to_string(), "by": &*it.by})),
-            "conclusion": standing.and_then(|it| it.conclusion()).map(|it| it.code()),
-        });
-        put(ResourceName::cluster(&cluster.name).to_string(), value);
-        for replica in standing.iter().flat_map(|it| &it.signals().replicas) {
-            let value = json!({
-                "size": &*replica.size,
-                "incarnation": replica.incarnation.as_deref(),
-                "ready": replica.ready,
-                "cordoned": replica.cordoned,
-                "hydrated": replica.hydration.as_ref().map(loadline_state_machine::Hydration::is_complete),
-            });
-            put(replica_name(&cluster.name, &replica.name), value);
-        }
-    }
-    for action in state.actions() {
-        let value =
-            json!({"call": action.call.to_string(), "status": action.status.code(), "attempts": action.attempt});
-        put(ResourceName::action(action.id).to_string(), value);
-    }
-    for operation in state.operations() {
-        let value = json!({"kind": operation.kind.as_str(), "phase": operation.phase().as_str()});
-        put(ResourceName::operation(operation.id).to_string(), value);
-    }
-    things
+    Changed { name, what, fields, deeds }
 }
 
-fn target(target: &Target, state: &State) -> String {
-    match target {
-        Target::Cluster(id) => state.cluster_by_id(*id).map_or_else(|| id.to_string(), |it| it.name.clone()),
-        Target::Pattern(pattern) => format!("like {pattern}"),
-        Target::All => "all".to_owned(),
-    }
-}
-
-fn options(options: &Options) -> Value {
-    let fields = options.iter().map(|(key, value)| (key.to_owned(), Value::String(value.to_string())));
-    Value::Object(fields.collect::<Map<_, _>>())
-}
-
-/// Nothing that is enough to log in with, and nothing that a guesser could use: only whether a password or a token is another.
-fn role_value(role: &Role, state: &State) -> Value {
-    let called = |id: &ClusterId| state.cluster_by_id(*id).map_or_else(|| id.to_string(), |it| it.name.clone());
-    let usage: Vec<String> = match role.all_clusters {
-        true => vec!["all clusters".to_owned()],
-        false => role.clusters.iter().map(called).collect(),
-    };
-    json!({
-        "superuser": role.superuser,
-        "usage": usage,
-        "password": role.verifier.is_some(),
-        "tokens": role.tokens.iter().map(|token| token.id.clone()).collect::<Vec<_>>(),
-        "changed": role.updated.to_string(),
-    })
-}
-
-fn signal_value(view: &SignalView, state: &State) -> Value {
-    json!({
-        "type": view.signal.kind.as_str(),
-        "target": target(&view.signal.target, state),
-        "every": view.signal.every.map(|span| span.to_string()),
-        "options": options(&view.signal.options),
-    })
-}
-
-/// `{"a": {"b": 1}}` becomes `a.b: 1`; what is null is left out.
-fn flatten(prefix: String, value: Value, into: &mut Thing) {
-    match value {
-        Value::Null => {}
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                let name = if prefix.is_empty() { key } else { format!("{prefix}.{key}") };
-                flatten(name, value, into);
-            }
-        }
-        other => {
-            into.insert(prefix, other);
-        }
-    }
+/// Each once, in order.
+fn fields_of_either<'a>(old: &'a Fields, new: &'a Fields) -> impl Iterator<Item = &'a String> {
+    old.keys().chain(new.keys()).collect::<BTreeSet<_>>().into_iter()
 }

@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test, its helpers too")]
 
-use crate::world::{World, replica};
+use crate::world::{World, given, replica};
 use loadline_audit::diff::{DiffError, Difference, What, diff};
 use loadline_audit::{Moment, Start};
-use loadline_state_machine::{Command, NodeNumber, OptionValue, Seen, Span, StrategyKind};
+use loadline_state_machine::{
+    Command, Hash, NodeNumber, OptionValue, PasswordChange, ScramVerifier, Seen, SignalKind, Span, StrategyKind,
+    TargetName, UsageOn,
+};
 
 fn between(world: &World, from: u64, to: u64) -> Difference {
     diff(world, Start::Beginning, Moment::Index(from), Moment::Index(to), || {}).unwrap()
@@ -188,7 +191,140 @@ fn a_new_name_is_put_down_to_whoever_gave_it() {
     world.change_strategy("dave", "later", StrategyKind::TargetSize, &[("size", OptionValue::Text("100cc".into()))]);
     let difference = between(&world, renamed - 1, world.last());
     let carol = ("ClusterRenamed", renamed, "carol".to_owned());
-    assert_eq!(doer(&difference, "clusters/later", "id"), carol);
-    assert_eq!(doer(&difference, "clusters/demo", "id"), carol);
+    assert_eq!(doer(&difference, "clusters/later", "name"), carol);
     assert_eq!(doer(&difference, &format!("strategies/s{strategy}.0"), "target"), carol);
+}
+
+#[test]
+fn a_cluster_that_was_renamed_is_still_the_same_one_and_so_is_what_belongs_to_it() {
+    let mut world = World::new();
+    world.cluster("alice", "gamma");
+    world.report("gamma", Span::default(), vec![replica("r1", "25cc", false), replica("r2", "25cc", true)]);
+    let before = world.last();
+    world.ask("bob", vec![Command::PauseCluster { cluster: "gamma".into(), reason: "x".into(), expires_in: None }]);
+    let paused = world.last();
+    world.ask("carol", vec![Command::RenameCluster { name: "gamma".into(), to: "gamma2".into(), etag: None }]);
+    let renamed = world.last();
+    world.report("gamma2", Span::default(), vec![replica("r1", "25cc", true)]);
+    let seen = world.last();
+    let difference = between(&world, before, world.last());
+    let names: Vec<(&str, What)> =
+        difference.changes.iter().map(|changed| (changed.name.as_str(), changed.what)).collect();
+    assert_eq!(names, [("clusters/gamma2", What::Altered), ("replicas/gamma2/r1", What::Altered)]);
+    let fields = |at: usize| -> Vec<(&str, String)> {
+        let shown = |value: &serde_json::Value| value.as_str().map_or(value.to_string(), str::to_owned);
+        let fields = difference.changes[at].fields.iter();
+        fields
+            .map(|field| (field.name.as_str(), format!("{} -> {}", shown(&field.before), shown(&field.after))))
+            .collect()
+    };
+    assert_eq!(fields(0), [("name", "gamma -> gamma2".to_owned()), ("pause.reason", "null -> x".to_owned())]);
+    assert_eq!(fields(1), [("ready", "false -> true".to_owned())]);
+    assert_eq!(doer(&difference, "clusters/gamma2", "name"), ("ClusterRenamed", renamed, "carol".into()));
+    assert_eq!(doer(&difference, "clusters/gamma2", "pause.reason"), ("ClusterPaused", paused, "bob".into()));
+    assert_eq!(doer(&difference, "replicas/gamma2/r1", "ready"), ("SignalsReported", seen, "watcher".into()));
+}
+
+#[test]
+fn another_cluster_under_the_name_of_one_that_was_dropped_is_put_down_to_whoever_made_it() {
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    world.ask("alice", vec![Command::PauseCluster { cluster: "demo".into(), reason: "x".into(), expires_in: None }]);
+    let before = world.last();
+    world.ask("bob", vec![Command::DropCluster { name: "demo".into(), etag: None, allow_missing: false }]);
+    world.cluster("carol", "demo");
+    let made = world.last();
+    let difference = between(&world, before, world.last());
+    assert_eq!(difference.changes.len(), 1);
+    assert_eq!(difference.changes[0].what, What::Altered);
+    for field in ["id", "pause.reason"] {
+        assert_eq!(doer(&difference, "clusters/demo", field), ("ClusterCreated", made, "carol".into()), "{field}");
+    }
+}
+
+#[test]
+fn each_field_of_a_role_is_put_down_to_whoever_changed_that_one() {
+    let mut world = World::new();
+    let create = |name: &str, superuser, verifier| {
+        vec![Command::CreateRole { name: name.into(), superuser, verifier, if_not_exists: false }]
+    };
+    let verifier =
+        || ScramVerifier { iterations: 4_096, salt: vec![1; 16].into(), stored_key: [2; 32], server_key: [3; 32] };
+    world.ask("root", create("root", true, Some(verifier())));
+    world.ask("root", create("ops", false, None));
+    world.cluster("root", "demo");
+    let before = world.last();
+    let alter = |superuser, password| vec![Command::AlterRole { name: "ops".into(), superuser, password, etag: None }];
+    world.ask("root", alter(Some(true), PasswordChange::Keep));
+    let superuser = world.last();
+    world.ask("root", alter(None, PasswordChange::Set(verifier())));
+    let password = world.last();
+    world.ask("root", vec![Command::GrantUsage { role: "ops".into(), on: UsageOn::Cluster("demo".into()) }]);
+    let usage = world.last();
+    let hash = Hash::of(b"a token");
+    let token = Command::CreateToken { role: "ops".into(), token: "abcdefgh".into(), hash, expires_in: None };
+    world.ask("root", vec![token]);
+    let token = world.last();
+    let difference = between(&world, before, world.last());
+    let of = |field: &str| {
+        let (kind, index, _) = doer(&difference, "roles/ops", field);
+        (kind, index)
+    };
+    assert_eq!(of("superuser"), ("RoleChanged", superuser));
+    assert_eq!(of("password"), ("RoleChanged", password));
+    assert_eq!(of("usage"), ("UsageGranted", usage));
+    assert_eq!(of("tokens"), ("TokenCreated", token));
+}
+
+#[test]
+fn an_option_is_put_down_to_whoever_changed_that_very_one_even_in_one_entry() {
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    let size = |size: &str| ("size", OptionValue::Text(size.into()));
+    let cooldown = |seconds| ("cooldown_s", OptionValue::Number(seconds));
+    world.strategy("alice", "demo", StrategyKind::TargetSize, &[size("25cc"), cooldown(60)]);
+    let id = format!("strategies/s{}.0", world.last());
+    let before = world.last();
+    let change = |options: &[(&str, OptionValue)]| {
+        let (target, kind) = (TargetName::Cluster("demo".into()), StrategyKind::TargetSize);
+        let (options, reset) = (given(options), Vec::new());
+        vec![Command::ChangeStrategy { target, kind, options, reset, etag: None, unchecked: false }]
+    };
+    world.ask("bob", change(&[cooldown(120)]));
+    let bob = world.last();
+    world.ask("carol", change(&[size("100cc")]));
+    world.ask("dave", change(&[size("100cc"), cooldown(120)]));
+    let difference = between(&world, before, world.last());
+    assert_eq!(doer(&difference, &id, "options.cooldown_s"), ("StrategyChanged", bob, "bob".into()));
+    assert_eq!(doer(&difference, &id, "options.size"), ("StrategyChanged", bob + 1, "carol".into()));
+
+    let before = world.last();
+    let pause = Command::PauseCluster { cluster: "demo".into(), reason: "x".into(), expires_in: None };
+    world.batch(vec![("erin", change(&[cooldown(240)])), ("frank", change(&[size("200cc")])), ("grace", vec![pause])]);
+    let difference = between(&world, before, world.last());
+    assert_eq!(doer(&difference, &id, "options.cooldown_s").2, "erin");
+    assert_eq!(doer(&difference, &id, "options.size").2, "frank");
+    assert_eq!(doer(&difference, "clusters/demo", "pause.reason").2, "grace");
+}
+
+#[test]
+fn an_option_of_a_signal_is_put_down_to_whoever_changed_that_very_one() {
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    let query = ("query", OptionValue::Text("queue".into()));
+    let options = given(&[("url", OptionValue::Text("http://127.0.0.1:9090".into())), query]);
+    let (target, kind) = (TargetName::Cluster("demo".into()), SignalKind::Prometheus);
+    let create =
+        Command::CreateSignal { name: "queue".into(), kind, target, every: None, options, if_not_exists: false };
+    world.ask("alice", vec![create]);
+    let before = world.last();
+    let change = |options: &[(&str, OptionValue)], every: Option<Span>| {
+        let (name, options, reset) = ("queue".into(), given(options), Vec::new());
+        vec![Command::ChangeSignal { name, target: None, every, options, reset, etag: None }]
+    };
+    world.ask("bob", change(&[("url", OptionValue::Text("http://127.0.0.1:9091".into()))], None));
+    world.ask("carol", change(&[], Some(Span::from_secs(60))));
+    let difference = between(&world, before, world.last());
+    assert_eq!(doer(&difference, "signals/queue", "options.url").2, "bob");
+    assert_eq!(doer(&difference, "signals/queue", "every").2, "carol");
 }

@@ -1,4 +1,7 @@
-//! What was done to each thing between two moments.
+//! What was done to each thing between two moments, and which deed each of its fields comes from.
+//!
+//! A field is put down to the last entry across which its value changed, and there to the deed that can have changed it: an entry may hold
+//! what many asked for at once.
 //!
 //! Kept for as long as somebody may be told: of what is neither there any more nor was there at the first moment, nothing is. So memory goes
 //! with the size of the two states, not with how much happened in between.
@@ -6,38 +9,108 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loadline_state_machine::{
-    Action, ActionStatus, Call, Cause, ClusterId, Event, ResourceKind, ResourceName, Seen, State, Target,
-    resource_changes,
+    Action, ActionStatus, Call, Cause, ClusterId, Event, ResourceName, Seen, State, Target, resource_changes,
 };
 
-use super::Deed;
+use super::things::{Fields, GROUP, Thing, cluster_key, replica_key, thing, things, told_by};
+use super::{Deed, fields_of_either};
 use crate::part::asker;
 use crate::replay::Step;
 use crate::trail::Who;
 use crate::words::words;
 
-/// Deeds that are told of one thing: the newest, and of every kind the last. Whoever wants all of them searches the history.
+/// Deeds that are told of one thing: the newest, of every kind the first and the last, and those that a field comes from. Whoever wants all
+/// of them searches the history.
 const DEEDS_MAX: usize = 20;
 
-/// How the names of replicas begin.
-const REPLICAS: &str = "replicas/";
+/// The kinds of events that change a field where the event does not carry the whole thing; none: any that is about it. They only tell
+/// several deeds of one entry apart: whether the field changed at all is seen by its value.
+fn changers(key: &str, field: &str) -> &'static [&'static str] {
+    let kind = key.split('/').next().unwrap_or(key);
+    match (kind, field.split('.').next().unwrap_or(field)) {
+        (GROUP, "incarnation") => &["LeaderAnnounced", "RestoreFinished"],
+        (GROUP, "rules_version") => &["RulesRaised", "RestoreFinished"],
+        ("clusters", "id") => &["ClusterCreated", "ClusterRestored"],
+        ("clusters", "name") => &["ClusterCreated", "ClusterRestored", "ClusterRenamed"],
+        ("clusters", "conclusion") => &["DecisionMade"],
+        ("clusters", "pause") => &["ClusterPaused", "ClusterResumed"],
+        ("clusters", "override") => &["ClusterOverridden", "OverrideEnded"],
+        ("clusters", "backend") => &["ClusterPlaced"],
+        ("strategies", "target") => &["StrategyCreated", "StrategyRestored", "ClusterRenamed"],
+        ("signals", "target") => &["SignalCreated", "SignalRestored", "SignalChanged", "ClusterRenamed"],
+        ("replicas", "ready" | "hydrated") => &["SignalsReported"],
+        ("replicas", "cordoned") => &["ActionSettled"],
+        _ => &[],
+    }
+}
 
-/// What is shown under another name, or with another name in it, after a cluster was renamed.
-fn named_after(id: ClusterId, names: [&str; 2], state: &State) -> Vec<String> {
+/// What has the name of a cluster in it, as its target or where it may be used.
+fn named_after(id: ClusterId, state: &State) -> Vec<String> {
     let strategies = state.strategies().filter(|strategy| strategy.target == Target::Cluster(id));
     let mut after: Vec<String> = strategies.map(|it| ResourceName::strategy(it.id).to_string()).collect();
     let signals = state.signals_after(None).filter(|signal| signal.target == Target::Cluster(id));
     after.extend(signals.map(|it| ResourceName::signal(&*it.name).to_string()));
     let roles = state.roles_after(None).filter(|role| role.clusters.contains(&id));
     after.extend(roles.map(|it| ResourceName::role(&it.name).to_string()));
-    for replica in state.standing(id).iter().flat_map(|it| &it.signals().replicas) {
-        after.extend(names.map(|name| replica_name(name, &replica.name)));
-    }
     after
 }
 
-pub(super) fn replica_name(cluster: &str, replica: &str) -> String {
-    format!("{REPLICAS}{cluster}/{replica}")
+/// What was done to one thing.
+#[derive(Default)]
+pub(super) struct Done {
+    /// With their numbers, by which fields know them.
+    deeds: Vec<(u64, Deed)>,
+    /// By field, the deed that it comes from.
+    credit: BTreeMap<String, u64>,
+}
+
+impl Done {
+    /// Of too many the oldest goes that no field comes from, and that is neither the first nor the last of its kind: those say who made the
+    /// thing, and what happened to it last.
+    fn push(&mut self, number: u64, deed: Deed) {
+        self.deeds.push((number, deed));
+        if self.deeds.len() <= DEEDS_MAX {
+            return;
+        }
+        let goes = (0..self.deeds.len()).find(|at| {
+            let (number, deed) = &self.deeds[*at];
+            let same = |(_, other): &(u64, Deed)| other.kind == deed.kind;
+            let between = self.deeds[..*at].iter().any(same) && self.deeds[at + 1..].iter().any(same);
+            between && !self.credit.values().any(|credited| credited == number)
+        });
+        if let Some(goes) = goes {
+            self.deeds.remove(goes);
+        }
+    }
+
+    /// Puts every field that is not what it was down to a deed.
+    fn credit(&mut self, before: &Fields, after: &Fields, deed_of: impl Fn(&str) -> Option<u64>) {
+        for field in fields_of_either(before, after).filter(|field| before.get(*field) != after.get(*field)) {
+            if let Some(number) = deed_of(field) {
+                self.credit.insert(field.clone(), number);
+            }
+        }
+    }
+
+    /// The place of the deed that a field comes from, among all of them.
+    pub(super) fn of(&self, field: &str) -> Option<usize> {
+        let credited = self.credit.get(field)?;
+        self.deeds.iter().position(|(number, _)| number == credited)
+    }
+
+    /// With those of a thing before, in whose place this one came. What it does not have, it never had since it was made.
+    pub(super) fn instead_of(mut self, before: Done) -> Done {
+        let made = self.deeds.first().map(|(number, _)| *number);
+        for field in before.credit.into_keys() {
+            self.credit.extend(made.filter(|_| !self.credit.contains_key(&field)).map(|made| (field, made)));
+        }
+        self.deeds.splice(0..0, before.deeds);
+        self
+    }
+
+    pub(super) fn into_deeds(self) -> Vec<Deed> {
+        self.deeds.into_iter().map(|(_, deed)| deed).collect()
+    }
 }
 
 /// See the module.
@@ -45,61 +118,69 @@ pub(super) fn replica_name(cluster: &str, replica: &str) -> String {
 pub(super) struct Deeds {
     /// What was there at the first moment: whatever becomes of it is told.
     before: BTreeSet<String>,
-    by_name: BTreeMap<String, Vec<Deed>>,
+    /// Everything as it was after the last entry.
+    now: BTreeMap<String, Fields>,
+    by_key: BTreeMap<String, Done>,
     /// The action that last changed a replica: whoever sees the replica then sees what that one did.
     replicas: BTreeMap<String, Links>,
     /// Replicas that an action has made and nobody has seen yet.
     awaited: BTreeSet<String>,
-    /// What this entry is about.
-    touched: BTreeSet<String>,
-}
-
-/// Adds a deed. Of too many the oldest goes that is neither the first nor the last of its kind: those say who made the thing, and who changed
-/// each of its fields last.
-fn push(deeds: &mut Vec<Deed>, deed: Deed) {
-    deeds.push(deed);
-    if deeds.len() <= DEEDS_MAX {
-        return;
-    }
-    let goes = (0..deeds.len()).find(|at| {
-        let same = |other: &Deed| other.kind == deeds[*at].kind;
-        deeds[..*at].iter().any(same) && deeds[at + 1..].iter().any(same)
-    });
-    if let Some(goes) = goes {
-        deeds.remove(goes);
-    }
+    /// What this entry is about, with the numbers and the kinds of what it did.
+    touched: BTreeMap<String, Vec<(u64, &'static str)>>,
+    deeds: u64,
 }
 
 impl Deeds {
     /// From the moment on at which these things were there.
-    pub(super) fn since(before: impl Iterator<Item = String>) -> Deeds {
-        Deeds { before: before.collect(), ..Deeds::default() }
+    pub(super) fn since(before: &BTreeMap<String, Thing>) -> Deeds {
+        let now = before.iter().map(|(key, thing)| (key.clone(), thing.fields.clone())).collect();
+        Deeds { before: before.keys().cloned().collect(), now, ..Deeds::default() }
     }
 
-    pub(super) fn take(&mut self, name: &str) -> Vec<Deed> {
-        self.by_name.remove(name).unwrap_or_default()
+    pub(super) fn take(&mut self, key: &str) -> Done {
+        self.by_key.remove(key).unwrap_or_default()
     }
 
     /// Adds what one entry did.
     pub(super) fn add(&mut self, step: &Step<'_>) {
         self.note(step);
-        for name in std::mem::take(&mut self.touched) {
-            if is_there(&name, step.state) {
-                self.awaited.remove(&name);
-            } else if !self.before.contains(&name) && !self.awaited.contains(&name) {
-                self.by_name.remove(&name);
-                self.replicas.remove(&name);
+        for (key, deeds) in std::mem::take(&mut self.touched) {
+            let there = thing(&key, step.state);
+            self.seen(&key, there.as_ref().map(|thing| &thing.fields), |field| {
+                let changers = changers(&key, field);
+                let can = |(_, kind): &&(u64, &str)| changers.is_empty() || changers.contains(kind);
+                deeds.iter().rfind(can).or(deeds.last()).map(|(number, _)| *number)
+            });
+            if there.is_some() {
+                self.awaited.remove(&key);
+            } else if !self.before.contains(&key) && !self.awaited.contains(&key) {
+                self.by_key.remove(&key);
+                self.replicas.remove(&key);
             }
         }
     }
 
-    /// The replicas of a cluster of this name of which anything is known; they are not waited for any more.
-    fn give_up_replicas_of(&mut self, cluster: &str) -> Vec<String> {
-        let prefix = replica_name(cluster, "");
-        self.awaited.retain(|name| !name.starts_with(&prefix));
-        let is_one = |name: &&String| name.starts_with(&prefix);
-        let done = self.by_name.range(prefix.clone()..).map(|(name, _)| name).take_while(is_one);
-        let there = self.before.range(prefix.clone()..).take_while(is_one);
+    /// This is what a thing is now.
+    fn seen(&mut self, key: &str, fields: Option<&Fields>, deed_of: impl Fn(&str) -> Option<u64>) {
+        let nothing = Fields::new();
+        let (was, is) = (self.now.get(key).unwrap_or(&nothing), fields.unwrap_or(&nothing));
+        if was == is {
+            return;
+        }
+        self.by_key.entry(key.to_owned()).or_default().credit(was, is, deed_of);
+        match fields {
+            Some(fields) => self.now.insert(key.to_owned(), fields.clone()),
+            None => self.now.remove(key),
+        };
+    }
+
+    /// The replicas of a cluster of which anything is known; they are not waited for any more.
+    fn give_up_replicas_of(&mut self, cluster: ClusterId) -> Vec<String> {
+        let prefix = replica_key(cluster, "");
+        self.awaited.retain(|key| !key.starts_with(&prefix));
+        let is_one = |key: &&String| key.starts_with(&prefix);
+        let done = self.by_key.range(prefix.clone()..).map(|(key, _)| key).take_while(is_one);
+        let there = self.now.range(prefix.clone()..).map(|(key, _)| key).take_while(is_one);
         done.chain(there).cloned().collect::<BTreeSet<_>>().into_iter().collect()
     }
 
@@ -109,7 +190,6 @@ impl Deeds {
             let told = Told { step, event, cause: *cause };
             match event {
                 Event::SignalsReported { cluster, observations, .. } => {
-                    let Some(cluster) = step.state.cluster_by_id(*cluster) else { continue };
                     for observation in observations {
                         let (Seen::Replica { name, .. }
                         | Seen::ReplicaGone { name, .. }
@@ -117,9 +197,9 @@ impl Deeds {
                         else {
                             continue;
                         };
-                        let name = replica_name(&cluster.name, name);
-                        let links = self.replicas.get(&name).cloned().unwrap_or_default();
-                        self.tell(&told, [name], &links);
+                        let key = replica_key(*cluster, name);
+                        let links = self.replicas.get(&key).cloned().unwrap_or_default();
+                        self.tell(&told, [key], &links);
                     }
                 }
                 Event::ActionPlanned { action }
@@ -132,7 +212,7 @@ impl Deeds {
                 }
                 Event::ActionSettled { action, .. } => {
                     let links = Links::of(action);
-                    let replica = replica_name(&action.cluster_name, action.call.replica());
+                    let replica = replica_key(action.cluster, action.call.replica());
                     self.tell(&told, [ResourceName::action(action.id).to_string(), replica.clone()], &links);
                     self.settled(action, replica, links);
                 }
@@ -143,50 +223,64 @@ impl Deeds {
                     self.tell(&told, [ResourceName::operation(operation.id).to_string()], &links);
                 }
                 Event::DecisionMade { decision } => {
-                    let Some(cluster) = step.state.cluster_by_id(decision.cluster) else { continue };
                     let links = Links { decision: Some(decision.id.to_string()), ..Links::default() };
-                    self.tell(&told, [ResourceName::cluster(&cluster.name).to_string()], &links);
+                    self.tell(&told, [cluster_key(decision.cluster)], &links);
                 }
                 Event::ClusterPaused { cluster, .. }
                 | Event::ClusterResumed { cluster, .. }
                 | Event::ClusterWoken { cluster, .. }
                 | Event::ClusterOverridden { cluster, .. }
-                | Event::OverrideEnded { cluster, .. } => {
-                    let Some(cluster) = step.state.cluster_by_id(*cluster) else { continue };
-                    self.tell(&told, [ResourceName::cluster(&cluster.name).to_string()], &Links::default());
+                | Event::OverrideEnded { cluster, .. }
+                | Event::ClusterKnowledgeRestored { cluster, .. } => {
+                    self.tell(&told, [cluster_key(*cluster)], &Links::default());
+                }
+                Event::ClusterCreated { cluster }
+                | Event::ClusterPlaced { cluster, .. }
+                | Event::ClusterRestored { cluster } => {
+                    self.tell(&told, [cluster_key(cluster.id)], &Links::default());
+                }
+                Event::ClusterRenamed { cluster, .. } => {
+                    let mut keys = named_after(cluster.id, step.state);
+                    keys.push(cluster_key(cluster.id));
+                    self.tell(&told, keys, &Links::default());
                 }
                 Event::ClusterDropped { cluster } => {
                     // Its replicas are forgotten with it.
-                    let mut names = self.give_up_replicas_of(&cluster.name);
-                    names.push(ResourceName::cluster(&cluster.name).to_string());
-                    self.tell(&told, names, &Links::default());
+                    let mut keys = self.give_up_replicas_of(cluster.id);
+                    keys.push(cluster_key(cluster.id));
+                    self.tell(&told, keys, &Links::default());
                 }
                 Event::RulesRaised { .. } | Event::LeaderAnnounced { .. } => {
-                    self.tell(&told, ["group".to_owned()], &Links::default());
+                    self.tell(&told, [GROUP.to_owned()], &Links::default());
                 }
-                Event::RestoreFinished { .. } => {
-                    self.tell(&told, ["group".to_owned()], &Links::default());
-                    // What is not in the backup goes without a word.
-                    self.awaited.clear();
-                    self.touched.extend(self.by_name.keys().cloned());
-                }
+                Event::RestoreFinished { .. } => self.restored(&told),
                 other => {
                     let changes = resource_changes(std::slice::from_ref(other));
-                    let mut names: BTreeSet<String> = changes.iter().map(|change| change.name.to_string()).collect();
-                    if let Event::ClusterRenamed { from, cluster } = other {
-                        names.extend(named_after(cluster.id, [from, &cluster.name], step.state));
-                        let left = self.give_up_replicas_of(from);
-                        self.touched.extend(left);
-                    }
-                    self.tell(&told, names, &Links::default());
+                    let keys: BTreeSet<String> = changes.iter().map(|change| change.name.to_string()).collect();
+                    self.tell(&told, keys, &Links::default());
                 }
             }
         }
     }
 
-    fn tell(&mut self, told: &Told<'_>, names: impl IntoIterator<Item = String>, links: &Links) {
+    /// Everything is as the backup has it: what is not what it was, or not there any more, is so because of this. What the backup held follows
+    /// as events of its own.
+    fn restored(&mut self, told: &Told<'_>) {
+        self.awaited.clear();
+        let there = things(told.step.state);
+        let is = |key: &String| there.get(key).map(|thing| &thing.fields);
+        let mut keys: Vec<String> = self.now.keys().filter(|key| is(key) != self.now.get(*key)).cloned().collect();
+        keys.extend(there.keys().filter(|key| !self.now.contains_key(*key)).cloned());
+        keys.push(GROUP.to_owned());
+        self.tell(told, keys.into_iter().collect::<BTreeSet<_>>(), &Links::default());
+        for key in self.by_key.keys() {
+            self.touched.entry(key.clone()).or_default();
+        }
+    }
+
+    fn tell(&mut self, told: &Told<'_>, keys: impl IntoIterator<Item = String>, links: &Links) {
         let Told { step, event, cause } = told;
-        for name in names {
+        for key in keys {
             let Links { decision, action, by } = links.clone();
             let deed = Deed {
                 index: step.applied.index.0,
@@ -198,8 +292,30 @@ impl Deeds {
                 action,
                 by,
             };
-            self.touched.insert(name.clone());
-            push(self.by_name.entry(name).or_default(), deed);
+            self.deeds += 1;
+            let number = self.deeds;
+            self.by_key.entry(key.clone()).or_default().push(number, deed);
+            if let Some(told) = told_by(event, step.state) {
+                let mut fields = told.fields;
+                self.keep_what_others_change(&key, event.kind_name(), &mut fields);
+                self.seen(&key, Some(&fields), |_| Some(number));
+            }
+            self.touched.entry(key).or_default().push((number, event.kind_name()));
+        }
+    }
+
+    /// An event carries the whole thing, and names are read as they are after the entry: what it cannot have changed is still what it was.
+    fn keep_what_others_change(&self, key: &str, kind: &str, fields: &mut Fields) {
+        let Some(now) = self.now.get(key) else { return };
+        let others = |field: &String| {
+            let changers = changers(key, field);
+            !changers.is_empty() && !changers.contains(&kind)
+        };
+        for field in fields_of_either(now, &fields.clone()).filter(|field| others(field)) {
+            match now.get(field) {
+                Some(value) => fields.insert(field.clone(), value.clone()),
+                None => fields.remove(field),
+            };
         }
     }
 
@@ -225,29 +341,6 @@ struct Told<'a> {
     cause: Cause,
 }
 
-/// Whether the state has something of this name.
-fn is_there(name: &str, state: &State) -> bool {
-    if let Some((cluster, replica)) = name.strip_prefix(REPLICAS).and_then(|rest| rest.split_once('/')) {
-        let standing = state.cluster(cluster).and_then(|cluster| state.standing(cluster.id));
-        return standing.is_some_and(|it| it.signals().replicas.iter().any(|it| *it.name == *replica));
-    }
-    // The group itself.
-    let Ok(ResourceName { kind, name }) = name.parse() else { return true };
-    match kind {
-        ResourceKind::Size => state.size(&name).is_some(),
-        ResourceKind::Cluster => state.cluster(&name).is_some(),
-        // There are only so many.
-        ResourceKind::Setting => true,
-        ResourceKind::Strategy => name.parse().is_ok_and(|id| state.strategy(id).is_some()),
-        ResourceKind::Operation => name.parse().is_ok_and(|id| state.operation(id).is_some()),
-        ResourceKind::Action => name.parse().is_ok_and(|id| state.action(id).is_some()),
-        ResourceKind::Role => state.role(&name).is_some(),
-        ResourceKind::Signal => state.signal(&name).is_some(),
-        // It is told as a part of its cluster.
-        ResourceKind::Decision => false,
-    }
-}
-
 /// What something followed from.
 #[derive(Clone, Default)]
 struct Links {
@@ -268,7 +361,6 @@ impl Links {
 
 #[cfg(test)]
 mod tests {
-    use super::super::things;
     use super::*;
     use crate::day::Day;
     use crate::made::Made;
@@ -280,17 +372,17 @@ mod tests {
         let made = Made { records: (0..12_000).map(|_| day.record()).collect() };
         let before = replay(&made, Start::Beginning, Moment::Index(300), |_| {}).unwrap().state;
         let there = things(&before);
-        let mut deeds = Deeds::since(there.keys().cloned());
+        let mut deeds = Deeds::since(&there);
         let (mut actions, mut most) = (BTreeSet::new(), 0);
         replay(&made, Start::From(Box::new(before)), Moment::End, |step| {
             deeds.add(step);
             actions.extend(step.applied.events.iter().filter_map(Event::action).map(|action| action.id));
-            let known = deeds.by_name.len();
+            let known = deeds.by_key.len();
             most = most.max(known);
             assert!(deeds.replicas.len() <= known, "{:?}", deeds.replicas.keys());
             if step.record.index % 100 == 0 {
                 let now = things(step.state);
-                let told = deeds.by_name.keys().filter(|name| !there.contains_key(*name) && !now.contains_key(*name));
+                let told = deeds.by_key.keys().filter(|name| !there.contains_key(*name) && !now.contains_key(*name));
                 // What an action has made shows up a little later.
                 let told: Vec<&String> = told.filter(|name| !deeds.awaited.contains(*name)).collect();
                 assert_eq!(told, Vec::<&String>::new(), "at entry {}", step.record.index);
