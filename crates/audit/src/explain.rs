@@ -240,8 +240,14 @@ impl Explainer<'_> {
         for mut said in decision.said() {
             let (mut origin, mut resource) = (Origin::default(), None);
             match said.topic {
-                Topic::Signal => match (arrived.found.get(&said.name), arrived.not_before) {
-                    (Some(found), _) => origin = found.clone(),
+                Topic::Signal => match (arrived.of(&said.name), arrived.not_before) {
+                    (Some(arrival), _) => {
+                        origin = arrival.origin.clone();
+                        if let (Some(action), Some(at)) = (&arrival.outcome_of, origin.at) {
+                            said.text += &format!(", known from the outcome of {action} at {at}");
+                            resource = Some(format!("actions/{action}"));
+                        }
+                    }
                     (None, Some(first)) if !said.text.ends_with(NOTHING_REPORTED) => {
                         said.text += &format!("; it came before entry {first}, further back than was looked");
                     }
@@ -257,7 +263,16 @@ impl Explainer<'_> {
                 Topic::Brake => (origin, resource) = self.braked_by(&said.name, decision, up_to)?,
                 _ => {}
             }
+            let more = match said.topic {
+                Topic::Signal => arrived.more_of(&said.name).collect(),
+                _ => Vec::new(),
+            };
+            let (topic, depth) = (said.topic, said.depth + deeper + 1);
             facts.said(said, deeper, origin).resource = resource;
+            for (name, text, origin) in more {
+                let fact = facts.add(topic.code(), name, text, origin);
+                (fact.depth, fact.heading) = (depth, topic.heading());
+            }
         }
         Ok(())
     }

@@ -5,8 +5,8 @@
 use crate::explain::{of, story};
 use crate::world::{World, given, replica};
 use loadline_state_machine::{
-    ClusterRef, ClusterReport, Command, Event, Observation, OptionValue, ResourceKind, ResourceName, Seen, Span,
-    StrategyKind, TargetName,
+    ClusterRef, ClusterReport, Command, Event, NoticeKind, Observation, OptionValue, ResourceKind, ResourceName, Seen,
+    Span, StrategyKind, TargetName,
 };
 
 fn size(name: &str) -> [(&'static str, OptionValue); 1] {
@@ -92,4 +92,55 @@ fn what_had_fallen_due_when_others_asked_for_something_is_not_put_down_to_them()
     let occasions = of(&told, "occasion");
     assert!(occasions.iter().all(|fact| fact.actor.is_none()), "{:#?}", told.lines());
     assert!(occasions.iter().all(|fact| !fact.text.contains("alpha")), "{:#?}", told.lines());
+}
+
+#[test]
+fn each_part_of_what_is_known_of_a_replica_names_whoever_reported_that_part() {
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    let mut report = |seen: Seen| {
+        world.time = world.time + Span::from_secs(1);
+        world.report("demo", Span::default(), vec![seen]);
+        world.last()
+    };
+    let crash = Seen::Crash { replica: "r1".into(), oom: true, reason: "killed".into(), count: 1 };
+    let sight = report(replica("r1", "25cc", true));
+    let crashed = report(crash);
+    let noticed = report(Seen::Notice { replica: "r1".into(), kind: NoticeKind::Spot, gone_in: None });
+    let hydrated = report(Seen::Hydration { replica: "r1".into(), total: 3, hydrated: 3 });
+    let told = story(&world, &world.state, &ResourceName::cluster("demo")).unwrap();
+    let at = |name: &str| {
+        let signals = of(&told, "signal");
+        let fact = signals.into_iter().find(|fact| fact.name == name).unwrap_or_else(|| panic!("no {name}"));
+        (fact.index, fact.actor.as_deref())
+    };
+    for (name, index) in [
+        ("replica r1", sight),
+        ("replica r1 crash", crashed),
+        ("replica r1 notice", noticed),
+        ("replica r1 hydration", hydrated),
+    ] {
+        assert_eq!(at(name), (Some(index), Some("watcher")), "{name}: {:#?}", told.lines());
+    }
+}
+
+#[test]
+fn a_replica_that_only_an_action_has_told_of_names_the_entry_of_its_outcome() {
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    world.strategy("alice", "demo", StrategyKind::TargetSize, &size("25cc"));
+    let action = world.carry_out()[0];
+    let settled = world.last();
+    world.pass(Span::from_secs(5));
+    let told = |world: &World| {
+        let told = story(world, &world.state, &ResourceName::cluster("demo")).unwrap();
+        of(&told, "signal").into_iter().find(|fact| fact.name == "replica r1_auto").unwrap().clone()
+    };
+    let known = told(&world);
+    assert_eq!((known.index, known.actor.as_deref()), (Some(settled), Some("loadline")), "{known:?}");
+    assert_eq!(known.resource, Some(format!("actions/{action}")));
+    assert!(known.text.contains(&format!(", known from the outcome of {action} at ")), "{known:?}");
+    world.report("demo", Span::default(), vec![replica("r1_auto", "25cc", true)]);
+    let seen = told(&world);
+    assert_eq!((seen.index, seen.actor.as_deref()), (Some(world.last()), Some("watcher")), "{seen:?}");
 }
