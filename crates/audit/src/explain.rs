@@ -10,12 +10,13 @@ mod arrivals;
 mod doubts;
 mod effects;
 mod occasion;
+mod wishes;
 
 use std::collections::BTreeMap;
 
 use loadline_state_machine::{
-    Action, ActionId, AttemptResult, Cause, Decision, Event, Explanation, Fact, Operation, OperationEnd, OperationId,
-    ResourceKind, ResourceName, Revision, Said, State, StrategyId, Topic, audit,
+    Action, ActionId, AttemptResult, Cause, ClusterId, Decision, Event, Explanation, Fact, Operation, OperationEnd,
+    OperationId, ResourceKind, ResourceName, Revision, Said, State, StrategyId, Topic, audit,
 };
 
 use crate::trail::{Opened, Trail, TrailError, TrailNames, Who};
@@ -201,13 +202,18 @@ impl Explainer<'_> {
         Ok(changed.map(|(opened, place)| Origin::of(&opened, opened.events[place].0)).unwrap_or_default())
     }
 
+    fn last_about(&self, cluster: ClusterId, up_to: u64, is_it: impl Fn(&Event) -> bool) -> Result<Origin, TrailError> {
+        let found = self.last_event_about(cluster, up_to, is_it)?;
+        Ok(found.map(|(opened, place)| Origin::of(&opened, opened.events[place].0)).unwrap_or_default())
+    }
+
     /// The last event of some kinds about a cluster.
-    fn last_about(
+    fn last_event_about(
         &self,
-        cluster: loadline_state_machine::ClusterId,
+        cluster: ClusterId,
         up_to: u64,
         is_it: impl Fn(&Event) -> bool,
-    ) -> Result<Origin, TrailError> {
+    ) -> Result<Option<(Opened, usize)>, TrailError> {
         let key = audit::cluster_key(cluster);
         let mut before = up_to.checked_add(1);
         // What holds a cluster is not long ago, or everything that happened since is worth going through.
@@ -219,7 +225,7 @@ impl Explainer<'_> {
                     opened.events.iter().rposition(|(_, event)| event.cluster() == Some(cluster) && is_it(event));
                 if let Some(place) = place {
                     self.depends_on(opened.index, up_to);
-                    return Ok(Origin::of(&opened, opened.events[place].0));
+                    return Ok(Some((opened, place)));
                 }
             }
             let Some(last) = found.last() else {
@@ -229,7 +235,7 @@ impl Explainer<'_> {
             before = Some(*last);
         }
         self.depends_on(before.map_or(0, |before| before - 1), up_to);
-        Ok(Origin::default())
+        Ok(None)
     }
 
     /// What a decision says, each part with where it comes from.
@@ -237,6 +243,7 @@ impl Explainer<'_> {
         let recorded = decision.id != Revision::default();
         let up_to = if recorded { decision.id.index.0 } else { self.end() };
         let arrived = self.arrivals(decision, up_to)?;
+        let mut planned = decision.planned.iter();
         for mut said in decision.said() {
             let (mut origin, mut resource) = (Origin::default(), None);
             match said.topic {
@@ -260,7 +267,16 @@ impl Explainer<'_> {
                         resource = Some(name.to_string());
                     }
                 }
-                Topic::Brake => (origin, resource) = self.braked_by(&said.name, decision, up_to)?,
+                Topic::Brake => {
+                    let (wish, with) = self.braked_by(&said.name, decision, up_to)?;
+                    (origin, resource) = (wish.add_to(&mut said.text), with);
+                }
+                Topic::Plan => {
+                    // Each step has its line.
+                    if let Some(planned) = planned.next() {
+                        origin = self.plan_wished(planned, decision.cluster, up_to)?.add_to(&mut said.text);
+                    }
+                }
                 _ => {}
             }
             let more = match said.topic {
@@ -275,21 +291,6 @@ impl Explainer<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Who has put a brake on, of those that somebody puts on.
-    fn braked_by(&self, brake: &str, decision: &Decision, up_to: u64) -> Result<(Origin, Option<String>), TrailError> {
-        match brake {
-            "KILL_SWITCH" => {
-                let name = ResourceName::setting("auto_scaling_enabled");
-                Ok((self.changed_by(&name, up_to)?, Some(name.to_string())))
-            }
-            "PAUSED" => {
-                let paused = |event: &Event| matches!(event, Event::ClusterPaused { .. });
-                Ok((self.last_about(decision.cluster, up_to, paused)?, None))
-            }
-            _ => Ok((Origin::default(), None)),
-        }
     }
 
     /// A decision that was recorded.
@@ -397,14 +398,12 @@ impl Explainer<'_> {
         let mut facts = Facts::new(&name);
         let planned = Origin { index: Some(id.index.0), at: Some(action.created_at), who: None };
         facts.add("action", id, action.line(), planned);
-        let by = facts.add(
-            "action",
-            action.by,
-            format!("for {}: {}, {}", action.by, action.reason.code(), action.reason),
-            Origin::default(),
-        );
+        let mut text = format!("for {}: {}, {}", action.by, action.reason.code(), action.reason);
+        let origin = self.action_wished(&action)?.add_to(&mut text);
+        let by = facts.add("action", action.by, text, origin);
         by.depth = 1;
         by.resource = action.by.strategy().map(|id| ResourceName::strategy(id).to_string());
+        self.add_suppressed(&mut facts, &action)?;
         if let Some(waits) = self.state.action_waits(&action) {
             facts.add("action", "waits", waits, Origin::default()).depth = 1;
         }

@@ -5,8 +5,8 @@
 use crate::explain::{of, story};
 use crate::world::{World, given, replica};
 use loadline_state_machine::{
-    ClusterRef, ClusterReport, Command, Event, NoticeKind, Observation, OptionValue, ResourceKind, ResourceName, Seen,
-    Span, StrategyKind, TargetName,
+    ActionId, ActionStatus, ClusterRef, ClusterReport, Command, Event, NoticeKind, Observation, OptionValue,
+    ResourceKind, ResourceName, Seen, Span, StrategyKind, TargetName,
 };
 
 fn size(name: &str) -> [(&'static str, OptionValue); 1] {
@@ -143,4 +143,79 @@ fn a_replica_that_only_an_action_has_told_of_names_the_entry_of_its_outcome() {
     world.report("demo", Span::default(), vec![replica("r1_auto", "25cc", true)]);
     let seen = told(&world);
     assert_eq!((seen.index, seen.actor.as_deref()), (Some(world.last()), Some("watcher")), "{seen:?}");
+}
+
+/// Index and actor of the line that says what an action is for, and its text.
+fn what_for(world: &World, action: ActionId) -> (Option<u64>, Option<String>, String) {
+    let told = story(world, &world.state, &ResourceName::action(action)).unwrap();
+    let by = of(&told, "action").into_iter().find(|fact| fact.text.starts_with("for ")).unwrap().clone();
+    (by.index, by.actor, by.text)
+}
+
+#[test]
+fn an_action_for_a_user_names_that_user_and_what_they_said() {
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    let floor = Command::OverrideCluster {
+        cluster: "demo".into(),
+        replicas_min: 1,
+        size: Some("25cc".into()),
+        reason: "a sale begins".into(),
+        expires_in: Span::from_secs(600),
+    };
+    world.ask("bob", vec![floor]);
+    let overridden = world.last();
+    let action = world.state.actions().next().unwrap().id;
+    let (index, actor, text) = what_for(&world, action);
+    assert_eq!((index, actor.as_deref()), (Some(overridden), Some("bob")), "{text}");
+    assert!(text.ends_with("; a sale begins"), "{text}");
+    let told = story(&world, &world.state, &decided(&world, "demo")).unwrap();
+    let plan = of(&told, "plan")[0];
+    assert_eq!((plan.index, plan.actor.as_deref()), (Some(overridden), Some("bob")), "{:#?}", told.lines());
+
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    let by_hand = |name: &str| {
+        let (cluster, replica, size) = ("demo".into(), name.into(), "25cc".into());
+        vec![Command::CreateReplica { cluster, replica, size, if_not_exists: false }]
+    };
+    world.ask("carol", by_hand("mine"));
+    let asked = world.last();
+    world.ask("dave", by_hand("other"));
+    let action = world.state.actions().next().unwrap().id;
+    let (index, actor, text) = what_for(&world, action);
+    assert_eq!((index, actor.as_deref()), (Some(asked), Some("carol")), "{text}");
+}
+
+#[test]
+fn a_change_that_was_rejected_names_whoever_rejected_it_and_why() {
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    let approval = ("approval", OptionValue::Text("manual".into()));
+    world.strategy("alice", "demo", StrategyKind::TargetSize, &[size("25cc")[0].clone(), approval]);
+    let action = world.state.actions().next().unwrap().id;
+    world.ask("bob", vec![Command::RejectAction { action, reason: "not today".into() }]);
+    let rejected = world.last();
+    world.ask("carol", set("auto_scaling_cluster_cooldown", "45s"));
+    let told = story(&world, &world.state, &ResourceName::cluster("demo")).unwrap();
+    let brake = of(&told, "brake").into_iter().find(|fact| fact.name == "REJECTED").unwrap();
+    assert_eq!((brake.index, brake.actor.as_deref()), (Some(rejected), Some("bob")), "{brake:?}");
+    assert!(brake.text.ends_with("; not today"), "{brake:?}");
+    assert_eq!(brake.resource, Some(ResourceName::action(action).to_string()));
+}
+
+#[test]
+fn an_action_that_was_suppressed_names_whoever_turned_the_switch() {
+    let mut world = World::new();
+    world.cluster("alice", "demo");
+    world.strategy("alice", "demo", StrategyKind::TargetSize, &size("25cc"));
+    let action = world.state.actions().next().unwrap().id;
+    world.ask("bob", set("auto_scaling_enabled", "false"));
+    let off = world.last();
+    world.pass(Span::from_secs(1));
+    world.ask("carol", set("auto_scaling_enabled", "true"));
+    let told = story(&world, &world.state, &ResourceName::action(action)).unwrap();
+    assert_eq!(told.action.as_ref().unwrap().status, ActionStatus::Suppressed, "{:#?}", told.lines());
+    let switch = of(&told, "action").into_iter().find(|fact| fact.name == "auto_scaling_enabled").unwrap();
+    assert_eq!((switch.index, switch.actor.as_deref()), (Some(off), Some("bob")), "{switch:?}");
 }
