@@ -6,9 +6,12 @@
 //! Signals come all the time, and the index leaves them out. So they are shown only to whoever asks for their kind, and then every entry
 //! is looked at.
 
+mod follows;
+
 use loadline_sql::tables::EventRow;
 use loadline_state_machine::{ClusterId, Command, Event, JournalEntry, LogIndex, Request, Time, audit};
 
+use self::follows::followed_from;
 use crate::part::{event_row, proof_words};
 use crate::trail::{Opened, Trail, TrailError};
 use crate::words::{ClusterNames, asked_words};
@@ -233,9 +236,7 @@ fn rows_of(opened: &Opened, wanted: &Wanted, names: &dyn ClusterNames) -> Vec<Ev
         }
         let of_kind = |kind: &Kind| {
             kind.event == Some(event.kind())
-                || kind
-                    .command
-                    .is_some_and(|kind| asked.is_some_and(|it| it.commands.iter().any(|it| it.kind() == kind)))
+                || kind.command.is_some_and(|kind| asked.is_some_and(|it| followed_from(event, kind, it)))
         };
         let fits = wanted.cluster.is_none_or(|cluster| event.cluster() == Some(cluster))
             && wanted.actor.as_ref().is_none_or(|actor| asked.is_some_and(|it| it.actor.name == *actor))

@@ -120,3 +120,18 @@ fn pages_together_are_the_whole_without_a_gap_or_a_repeat() {
         }
     }
 }
+
+#[test]
+fn a_kind_of_command_finds_what_followed_from_it_and_not_from_its_neighbours() {
+    let mut world = World::new();
+    let pause = Command::PauseCluster { cluster: "demo".into(), reason: "x".into(), expires_in: None };
+    let set = Command::SetSetting { name: "auto_scaling_rate_limit".into(), value: "5".into(), etag: None };
+    world.ask("alice", vec![Command::CreateCluster { name: "demo".into() }, pause, set]);
+    let of = |kind: &str| all(&world, &Wanted { kinds: kinds(&[kind]), actor: Some("alice".into()), ..wanted() });
+    assert_eq!(of("CreateCluster"), ["8 alice cluster demo created as c8.0"]);
+    assert_eq!(of("PauseCluster"), ["8 alice demo paused: x"]);
+    let drop = Command::DropClusterCascade { name: "demo".into(), etag: None, allow_missing: false };
+    world.ask("bob", vec![drop]);
+    let of = |kind: &str| all(&world, &Wanted { kinds: kinds(&[kind]), ..wanted() });
+    assert_eq!((of("DropCluster").len(), of("DropClusterCascade").len(), of("ClusterDropped").len()), (0, 1, 1));
+}
