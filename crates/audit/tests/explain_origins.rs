@@ -185,6 +185,15 @@ fn an_action_for_a_user_names_that_user_and_what_they_said() {
     let action = world.state.actions().next().unwrap().id;
     let (index, actor, text) = what_for(&world, action);
     assert_eq!((index, actor.as_deref()), (Some(asked), Some("carol")), "{text}");
+
+    world.carry_out();
+    world.report("demo", Span::default(), vec![replica("mine", "25cc", true)]);
+    world.report("demo", Span::default(), vec![Seen::Hydration { replica: "mine".into(), total: 3, hydrated: 3 }]);
+    world.pass(Span::from_secs(1));
+    let told = story(&world, &world.state, &ResourceName::action(action)).unwrap();
+    let cooldown = of(&told, "effect").into_iter().find(|fact| fact.name == "cooldown").unwrap();
+    let only = "the cooldown of the cluster, 30s, counts from ";
+    assert!(cooldown.text.starts_with(only), "a user has none: {cooldown:?}");
 }
 
 #[test]

@@ -110,7 +110,7 @@ impl Explainer<'_> {
         Ok(())
     }
 
-    /// For how long the strategy and the cluster waited from then on, as they were configured at that entry.
+    /// For how long the strategy and the cluster waited from then on, as they were configured at that entry. A user has no cooldown.
     fn cooldown(&self, action: &Action, opened: &Opened) -> Result<String, TrailError> {
         let strategy = match action.by.strategy() {
             Some(id) => self.strategy_then(id, opened.index)?,
@@ -118,9 +118,13 @@ impl Explainer<'_> {
         };
         let lasts = strategy.and_then(|it| it.configuration().ok()).map(|it| format!(" of {}", it.cooldown));
         let lasts = lasts.unwrap_or_default();
+        let at = opened.at;
         let cluster = self.setting_then("auto_scaling_cluster_cooldown", opened.index)?;
         let cluster = cluster.map(|span| format!(", {span},")).unwrap_or_default();
-        Ok(format!("the cooldown{lasts} of {} and that of the cluster{cluster} count from {}", action.by, opened.at))
+        Ok(match action.by.strategy() {
+            Some(_) => format!("the cooldown{lasts} of {} and that of the cluster{cluster} count from {at}", action.by),
+            None => format!("the cooldown of the cluster{cluster} counts from {at}"),
+        })
     }
 
     /// As it was after an entry; nothing if it was gone.
