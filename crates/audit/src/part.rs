@@ -14,7 +14,7 @@ use loadline_state_machine::{
 };
 
 use crate::replay::Step;
-use crate::words::{ClusterNames, words};
+use crate::words::{ClusterNames, words_asked};
 
 /// Rows of the past, in the order in which they came about.
 #[derive(Debug, Default)]
@@ -190,6 +190,6 @@ pub(crate) fn event_row(
         source: asked.map(|request| request.actor.source.clone()),
         proof: asked.map(|request| proof_words(&request.actor.proof)),
         request_id: asked.and_then(|request| request.request_id).map(|id| id.to_string()),
-        what: words(event, names),
+        what: words_asked(event, asked, names),
     }
 }

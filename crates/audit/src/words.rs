@@ -1,8 +1,8 @@
 //! What an event says, in one line for people. The words are made when somebody looks; nothing that is stored holds them.
 
 use loadline_state_machine::{
-    AbortReason, Action, ClusterId, Command, Event, Observation, Operation, OperationEnd, Options, Override, Pause,
-    ResumeReason, Role, Seen, Signal, Size, Step, Strategy, Target, Wake, show_milli,
+    AbortReason, Action, ClusterId, Command, Event, Observation, Operation, OperationEnd, Options, Override,
+    PasswordChange, Pause, Request, ResumeReason, Role, Seen, Signal, Size, Step, Strategy, Target, Wake, show_milli,
 };
 
 /// What clusters are called by whoever reads; one that nobody knows is called by its id.
@@ -24,6 +24,30 @@ impl ClusterNames for NoNames {
     fn name_of(&self, _: ClusterId) -> Option<String> {
         None
     }
+}
+
+/// One line, with what the request says that brought it about where the event does not: a changed role is told as it is then, and what was
+/// changed of it stands in the command.
+pub fn words_asked(event: &Event, asked: Option<&Request>, names: &dyn ClusterNames) -> String {
+    let Event::RoleChanged { role } = event else { return words(event, names) };
+    let changes: Vec<&str> =
+        asked.iter().flat_map(|request| &request.commands).flat_map(|it| role_changes(it, &role.name)).collect();
+    if changes.is_empty() { words(event, names) } else { format!("role {} changed: {}", role.name, changes.join(", ")) }
+}
+
+/// What a command changes of a role.
+fn role_changes(command: &Command, role: &str) -> Vec<&'static str> {
+    let Command::AlterRole { name, superuser, password, .. } = command else { return Vec::new() };
+    if name != role {
+        return Vec::new();
+    }
+    let superuser = superuser.map(|superuser| if superuser { "made a superuser" } else { "no longer a superuser" });
+    let password = match password {
+        PasswordChange::Keep => None,
+        PasswordChange::Set(_) => Some("given a password"),
+        PasswordChange::Clear => Some("left without a password"),
+    };
+    superuser.into_iter().chain(password).collect()
 }
 
 /// One line.

@@ -6,7 +6,7 @@ use crate::world;
 use crate::world::World;
 use loadline_audit::search::{Found, Kind, Wanted, search};
 use loadline_audit::{Scanned, Trail, TrailNames};
-use loadline_state_machine::{Command, OptionValue, Seen, Span, StrategyKind, Time};
+use loadline_state_machine::{Command, OptionValue, PasswordChange, ScramVerifier, Seen, Span, StrategyKind, Time};
 
 fn lived() -> World {
     let mut world = World::new();
@@ -134,4 +134,31 @@ fn a_kind_of_command_finds_what_followed_from_it_and_not_from_its_neighbours() {
     world.ask("bob", vec![drop]);
     let of = |kind: &str| all(&world, &Wanted { kinds: kinds(&[kind]), ..wanted() });
     assert_eq!((of("DropCluster").len(), of("DropClusterCascade").len(), of("ClusterDropped").len()), (0, 1, 1));
+}
+
+#[test]
+fn a_changed_role_is_told_with_what_was_changed_of_it() {
+    let mut world = World::new();
+    let verifier =
+        || ScramVerifier { iterations: 4_096, salt: vec![1; 16].into(), stored_key: [2; 32], server_key: [3; 32] };
+    let create = |name: &str, superuser| {
+        let (name, verifier) = (name.into(), Some(verifier()));
+        vec![Command::CreateRole { name, superuser, verifier, if_not_exists: false }]
+    };
+    world.ask("root", create("root", true));
+    world.ask("root", create("ops", true));
+    for (superuser, password) in [
+        (Some(false), PasswordChange::Keep),
+        (None, PasswordChange::Set(ScramVerifier { stored_key: [4; 32], ..verifier() })),
+        (Some(true), PasswordChange::Clear),
+    ] {
+        world.ask("root", vec![Command::AlterRole { name: "ops".into(), superuser, password, etag: None }]);
+    }
+    let told = all(&world, &Wanted { kinds: kinds(&["RoleChanged"]), ..wanted() });
+    let newest_first = [
+        "12 root role ops changed: made a superuser, left without a password",
+        "11 root role ops changed: given a password",
+        "10 root role ops changed: no longer a superuser",
+    ];
+    assert_eq!(told, newest_first);
 }

@@ -17,7 +17,7 @@ use super::{Deed, fields_of_either};
 use crate::part::asker;
 use crate::replay::Step;
 use crate::trail::Who;
-use crate::words::words;
+use crate::words::words_asked;
 
 /// Deeds that are told of one thing: the newest, of every kind the first and the last, and those that a field comes from. Whoever wants all
 /// of them searches the history.
@@ -280,14 +280,15 @@ impl Deeds {
 
     fn tell(&mut self, told: &Told<'_>, keys: impl IntoIterator<Item = String>, links: &Links) {
         let Told { step, event, cause } = told;
+        let asked = asker(step.entry, *cause);
         for key in keys {
             let Links { decision, action, by } = links.clone();
             let deed = Deed {
                 index: step.applied.index.0,
                 at: step.applied.time,
                 kind: event.kind_name(),
-                what: words(event, step.state),
-                who: asker(step.entry, *cause).map(Who::from),
+                what: words_asked(event, asked, step.state),
+                who: asked.map(Who::from),
                 decision,
                 action,
                 by,
