@@ -31,6 +31,7 @@ pub(super) struct Thing {
 }
 
 impl Thing {
+    #[expect(clippy::needless_pass_by_value, reason = "names are written alike, whoever has them")]
     fn new(name: impl ToString, value: Value) -> Thing {
         let mut fields = Fields::new();
         flatten(String::new(), value, &mut fields);
