@@ -114,7 +114,7 @@ pub(crate) fn parse_public_key(text: &str) -> Result<PublicKey, String> {
 #[derive(Debug, Args)]
 pub(crate) struct LogArgs {
     /// Only what is about this cluster, by the name that it has or had, or by id
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) cluster: Option<String>,
     /// Only of this kind, such as CreateCluster or ClusterCreated; can be repeated
     #[arg(long = "kind", value_name = "KIND", value_delimiter = ',')]

@@ -246,3 +246,19 @@ fn a_replay_from_a_snapshot_begins_there_and_says_so_where_there_is_none() {
             .contains(FROM_THE_BEGINNING)
     );
 }
+
+#[test]
+fn a_cluster_that_a_shorter_history_does_not_tell_of_may_be_in_what_it_lacks() {
+    let desk = Desk::new();
+    let ended = desk.run(&["audit", "log", "--cluster", "before", "--file", &afternoon()]);
+    assert_eq!(ended.code, 3, "{ended:?}");
+    assert!(ended.err.contains("this history tells of no cluster before"), "{ended:?}");
+    assert!(ended.err.contains("entries 1 to 499 are not in this history"), "{ended:?}");
+}
+
+#[test]
+fn a_cluster_without_a_name_is_a_mistake_of_whoever_asks() {
+    let desk = Desk::new();
+    desk.fails(&["audit", "log", "--cluster", "", "--file", &whole()], 2, "a value is required for '--cluster");
+    desk.fails(&["audit", "log", "--cluster", ""], 2, "a value is required for '--cluster");
+}

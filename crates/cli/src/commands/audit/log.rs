@@ -46,6 +46,10 @@ pub(super) fn at_rest(
     let index = Scanned::read(&*history.source, || bar.one()).map_err(failed)?;
     drop(bar);
     let trail = Trail { source: &*history.source, index: &index };
+    // Before anything is looked for: what is not found may be in one of them.
+    let gap = |gap: std::ops::RangeInclusive<u64>| HistoryGap { first_index: *gap.start(), last_index: *gap.end() };
+    let gaps: Vec<HistoryGap> = trail.gaps().into_iter().map(gap).collect();
+    say_gaps(&gaps, console);
     let before = beginning(&*history.source).map_err(failed)?;
     let cluster = match &args.cluster {
         None => None,
@@ -70,9 +74,6 @@ pub(super) fn at_rest(
     }
     let more = before.is_some() || rows.len() > count;
     rows.truncate(count);
-    let gap = |gap: std::ops::RangeInclusive<u64>| HistoryGap { first_index: *gap.start(), last_index: *gap.end() };
-    let gaps: Vec<HistoryGap> = trail.gaps().into_iter().map(gap).collect();
-    say_gaps(&gaps, console);
     let rows: Vec<Row> = rows.into_iter().map(Row::at_rest).collect();
     let last = history.source.range().map(|range| *range.end());
     show(&rows, more, last, format, console)
