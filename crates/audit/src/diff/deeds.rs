@@ -362,10 +362,13 @@ impl Links {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::day::Day;
     use crate::made::Made;
     use crate::replay::{Moment, Start, replay};
+    use crate::{ExportFile, Source};
 
     #[test]
     fn what_is_remembered_goes_with_what_there_is_and_not_with_what_has_happened() {
@@ -391,5 +394,56 @@ mod tests {
         })
         .unwrap();
         assert!(actions.len() > 2 * most, "{} actions, and {most} things at most", actions.len());
+    }
+
+    /// Compares with looking at everything after every entry.
+    fn check_every_field(source: &dyn Source, from: Moment) {
+        let before = replay(source, Start::Beginning, from, |_| {}).unwrap().state;
+        let there = things(&before);
+        let mut deeds = Deeds::since(&there);
+        let mut last = there.clone();
+        let mut changed: BTreeMap<(String, String), u64> = BTreeMap::new();
+        let after = replay(source, Start::From(Box::new(before)), Moment::End, |step| {
+            deeds.add(step);
+            let now = things(step.state);
+            let nothing = Fields::new();
+            let keys: BTreeSet<String> = last.keys().chain(now.keys()).cloned().collect();
+            for key in keys {
+                let of = |all: &BTreeMap<String, Thing>| all.get(&key).map(|thing| thing.fields.clone());
+                let (was, is) = (of(&last).unwrap_or(nothing.clone()), of(&now).unwrap_or(nothing.clone()));
+                for field in fields_of_either(&was, &is).filter(|field| was.get(*field) != is.get(*field)) {
+                    changed.insert((key.clone(), field.clone()), step.record.index);
+                }
+            }
+            last = now;
+        })
+        .unwrap()
+        .state;
+        let now = things(&after);
+        let nothing = Fields::new();
+        let keys: BTreeSet<&String> = there.keys().chain(now.keys()).collect();
+        for key in keys {
+            let of = |all: &BTreeMap<String, Thing>| all.get(key).map(|thing| thing.fields.clone());
+            let (was, is) = (of(&there).unwrap_or(nothing.clone()), of(&now).unwrap_or(nothing.clone()));
+            let done = deeds.take(key);
+            for field in fields_of_either(&was, &is).filter(|field| was.get(*field) != is.get(*field)) {
+                let credited = done.of(field).map(|at| done.deeds[at].1.index);
+                let told: Vec<(u64, &str)> = done.deeds.iter().map(|(_, deed)| (deed.index, deed.kind)).collect();
+                assert_eq!(credited, changed.get(&(key.clone(), field.clone())).copied(), "{key} {field}: {told:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_field_comes_from_the_last_entry_across_which_it_changed() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/everything.format1.rules1.export");
+        let everything = ExportFile::open(&golden).unwrap();
+        let last = *everything.range().unwrap().end();
+        for from in [0, last / 4, last / 2] {
+            check_every_field(&everything, Moment::Index(from));
+        }
+        let mut day = Day::new(4, 1).with_failover_every(300);
+        let made = Made { records: (0..1_500).map(|_| day.record()).collect() };
+        check_every_field(&made, Moment::Index(200));
     }
 }
