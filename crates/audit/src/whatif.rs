@@ -9,7 +9,9 @@ use loadline_state_machine::{
 };
 
 use crate::change::{Change, ChangeError};
-use crate::why::why;
+use crate::why::{replicas_of, why};
+
+pub use crate::why::dropped;
 
 /// What the brain says about one cluster at one moment, as far as it can be told from another saying.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +72,8 @@ pub struct Different {
     pub before: Option<Outlook>,
     /// Nothing: the change drops it, or switches the feature off.
     pub after: Option<Outlook>,
+    /// Of one that the change drops: what is there of it, which nobody drops from then on.
+    pub left_behind: Option<Vec<ReplicaSpec>>,
 }
 
 /// What a change would make of a state.
@@ -107,15 +111,21 @@ pub fn whatif(
     for (number, id) in (1..).zip(all) {
         let before = decides_now.then(|| state.would_decide(id)).flatten().map(Outlook::of);
         let after = decides_then.then(|| fork.would_decide(id)).flatten().map(Outlook::of);
+        let left_behind = fork.cluster_by_id(id).is_none().then(|| replicas_of(state, id));
         let same = match (&before, &after) {
             (Some(before), Some(after)) => !before.differs(after),
+            // All that is wanted may be there, and yet it is lost.
+            (before, None) if left_behind.is_some() => {
+                let wants = before.as_ref().is_some_and(|before| !before.desired.is_empty() || !before.is_quiet());
+                !wants && left_behind.as_ref().is_some_and(Vec::is_empty)
+            }
             (Some(alone), None) | (None, Some(alone)) => alone.is_quiet(),
             (None, None) => true,
         };
         if !same {
             let named = fork.cluster_by_id(id).or_else(|| state.cluster_by_id(id));
             let cluster = named.map_or_else(|| id.to_string(), |cluster| cluster.name.clone());
-            different.push(Different { cluster, before, after });
+            different.push(Different { cluster, before, after, left_behind });
         }
         looked(number, total);
     }
@@ -189,6 +199,23 @@ mod tests {
         ] {
             assert_eq!(tried(&scribe.state, same), [], "{same}");
         }
+    }
+
+    #[test]
+    fn a_cluster_that_is_dropped_with_its_replicas_is_a_difference_and_one_that_had_nothing_is_none() {
+        let mut scribe = two_clusters();
+        let gone = tried(&scribe.state, "DROP CLUSTER one CASCADE");
+        let [one] = gone.as_slice() else { panic!("{gone:#?}") };
+        assert_eq!((one.cluster.as_str(), names(one.before.as_ref())), ("one", vec!["r1_auto 1".to_owned()]));
+        assert_eq!(one.after, None);
+        let left = one.left_behind.as_deref().unwrap();
+        let told = "the cluster is dropped, and nobody drops the replicas it leaves behind: r1_auto of size 1";
+        assert_eq!(dropped(left), told);
+        scribe.sql("ALTER SYSTEM SET enable_auto_scaling = false");
+        assert_eq!(tried(&scribe.state, "DROP CLUSTER one CASCADE").len(), 1, "they are left behind all the same");
+        let mut scribe = Scribe::new();
+        scribe.sql("CREATE CLUSTER idle");
+        assert_eq!(tried(&scribe.state, "DROP CLUSTER idle"), []);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Why a decision came out as it did, in one line.
 
-use loadline_state_machine::{Conclusion, Decision, Stage};
+use loadline_state_machine::{ClusterId, Conclusion, Decision, Replica, ReplicaSpec, Stage, State};
 
 /// Of the first step that is planned; else of the strategy that decided. What held it comes first where something did.
 pub(crate) fn why(decision: &Decision) -> String {
@@ -18,6 +18,22 @@ pub(crate) fn why(decision: &Decision) -> String {
         (true, None) if matches!(decision.conclusion, Conclusion::AsWanted) => "no strategy wants anything".to_owned(),
         (true, None) => decision.conclusion.code().to_owned(),
     }
+}
+
+/// What becomes of a cluster that is dropped, with these replicas.
+pub fn dropped(left: &[ReplicaSpec]) -> String {
+    if left.is_empty() {
+        return "the cluster is dropped".to_owned();
+    }
+    let left: Vec<String> = left.iter().map(|spec| format!("{} of size {}", spec.name, spec.size)).collect();
+    format!("the cluster is dropped, and nobody drops the replicas it leaves behind: {}", left.join(", "))
+}
+
+/// What is there of a cluster.
+pub(crate) fn replicas_of(state: &State, cluster: ClusterId) -> Vec<ReplicaSpec> {
+    let replicas = state.standing(cluster).map_or(&[][..], |standing| &standing.signals().replicas);
+    let spec = |replica: &Replica| ReplicaSpec { name: replica.name.clone(), size: replica.size.clone() };
+    replicas.iter().map(spec).collect()
 }
 
 /// The strategy that waits to change something; else the last that changed something; else the one with the last word. One that comes later in the

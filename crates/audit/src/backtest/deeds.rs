@@ -12,9 +12,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use loadline_state_machine::{Action, Brake, ClusterId, Decision, Event, ReplicaSpec, Span, State, Time};
+use loadline_state_machine::{
+    Action, Brake, Cluster, ClusterId, Command, Conclusion, Decision, Event, ReplicaSpec, Request, Span, State, Time,
+};
 
-use crate::why::why;
+use crate::why::{dropped, replicas_of, why};
 
 /// Calls on one cluster that one run may be ahead of the other: as many as the replicas that a strategy may ask for at once. A run
 /// that does nothing at all on a busy cluster would otherwise leave every call of the other one waiting, for as long as the window is.
@@ -34,8 +36,20 @@ pub(super) struct Deed {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum What {
-    Decided { desired: Vec<ReplicaSpec>, conclusion: &'static str, brakes: Vec<Brake> },
-    Called { call: &'static str, replica: Arc<str>, size: Arc<str> },
+    Decided {
+        desired: Vec<ReplicaSpec>,
+        conclusion: &'static str,
+        brakes: Vec<Brake>,
+    },
+    Called {
+        call: &'static str,
+        replica: Arc<str>,
+        size: Arc<str>,
+    },
+    /// The cluster is gone, and nobody drops these.
+    Dropped {
+        left: Vec<ReplicaSpec>,
+    },
 }
 
 impl fmt::Display for What {
@@ -48,6 +62,7 @@ impl fmt::Display for What {
                 write!(f, "wants {wanted}: {conclusion}")?;
                 brakes.iter().try_for_each(|brake| write!(f, ", {}", brake.code()))
             }
+            Self::Dropped { left } => f.write_str(&dropped(left)),
         }
     }
 }
@@ -80,11 +95,31 @@ pub(super) struct Decided {
     /// Before anything of the run.
     fork: State,
     last: BTreeMap<ClusterId, What>,
+    /// Before an entry that may drop clusters: afterwards nothing tells any more what they had.
+    before: Option<State>,
 }
 
 impl Decided {
     pub(super) fn at(fork: &State) -> Decided {
-        Decided { fork: fork.clone(), last: BTreeMap::new() }
+        Decided { fork: fork.clone(), last: BTreeMap::new(), before: None }
+    }
+
+    /// Before these are applied.
+    pub(super) fn foresee(&mut self, state: &State, requests: &[Request]) {
+        let drops =
+            |command: &Command| matches!(command, Command::DropCluster { .. } | Command::DropClusterCascade { .. });
+        let any = requests.iter().flat_map(|request| &request.commands).any(drops);
+        self.before = any.then(|| state.clone());
+    }
+
+    /// What is lost with a cluster; nothing if it neither had nor wanted anything.
+    fn lost(&mut self, cluster: &Cluster) -> Option<What> {
+        self.last.remove(&cluster.id);
+        let before = self.before.as_ref()?;
+        let left = replicas_of(before, cluster.id);
+        let wants = |decision: Decision| !decision.desired.is_empty() || decision.conclusion != Conclusion::AsWanted;
+        let wanted = before.decision_by_id(cluster.id).is_some_and(wants);
+        (wanted || !left.is_empty()).then_some(What::Dropped { left })
     }
 
     fn is_news(&mut self, decision: &Decision, what: &What) -> bool {
@@ -120,6 +155,12 @@ pub(super) fn deeds_of(state: &State, index: u64, at: Time, events: &[Event], de
                     size: Arc::clone(action.call.size()),
                 };
                 deeds.push(deed(action.cluster, what, format!("{}: {}", action.by.code(), action.reason)));
+            }
+            Event::ClusterDropped { cluster } => {
+                if let Some(what) = decided.lost(cluster) {
+                    let why = "somebody asked for that".to_owned();
+                    deeds.push(Deed { name: cluster.name.clone(), ..deed(cluster.id, what, why) });
+                }
             }
             _ => {}
         }

@@ -11,7 +11,7 @@ use loadline_state_machine::{
     LogIndex, Observation, Receipt, Request, Sealed, Seen, Span, State, TargetName, Time, apply,
 };
 
-use super::deeds::{Decided, Deed, deeds_of};
+use super::deeds::{Decided, Deed, What, deeds_of};
 use super::given::{Answer, Befell, Given, Item, Sight, replica_of};
 use super::learned::Learned;
 use super::tally::Tally;
@@ -69,6 +69,8 @@ pub(super) struct Model {
     /// The oldest first.
     answers: VecDeque<Said>,
     pub(super) missed: Missed,
+    /// A cluster was dropped that had replicas.
+    pub(super) leaves_behind: bool,
 }
 
 impl Model {
@@ -88,6 +90,7 @@ impl Model {
             renamed: BTreeMap::new(),
             answers: VecDeque::new(),
             missed: Missed::default(),
+            leaves_behind: false,
         }
     }
 
@@ -177,12 +180,15 @@ impl Model {
     }
 
     fn apply(&mut self, at: Time, requests: Vec<Request>, said: &[Saying]) -> Applied {
+        self.decided.foresee(&self.state, &requests);
         let sealed = Sealed::seal(Entry { stamped_at: at, requests });
         let index = LogIndex(self.state.applied().0 + 1);
         let applied = apply(&mut self.state, index, &sealed);
         self.world.notice(&self.state, said, &applied.receipts, &applied.events);
         self.tally.note(&self.state, applied.time, &applied.events);
-        self.deeds.extend(deeds_of(&self.state, self.recorded, applied.time, &applied.events, &mut self.decided));
+        let deeds = deeds_of(&self.state, self.recorded, applied.time, &applied.events, &mut self.decided);
+        self.leaves_behind |= deeds.iter().any(|deed| matches!(&deed.what, What::Dropped { left } if !left.is_empty()));
+        self.deeds.extend(deeds);
         let asked = |event: &Event| matches!(event, Event::ActionPlanned { action } if awaits(action.status));
         if !self.answers.is_empty() && applied.events.iter().any(asked) {
             let answers = self.answer_what_is_asked();

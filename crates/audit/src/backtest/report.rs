@@ -259,6 +259,12 @@ fn assumptions(runs: &Runs<'_>) -> Vec<String> {
             |it: &str| format!("Up to the end of the window there is no row that this is about: {}", shortened(it));
         all.extend(runs.rest.statements().map(never));
     }
+    if runs.unchanged.leaves_behind || runs.changed.as_ref().is_some_and(|changed| changed.leaves_behind) {
+        all.push(
+            "Replicas that a dropped cluster leaves behind are not counted from then on, though they go on and cost money."
+                .to_owned(),
+        );
+    }
     if runs.changed.is_some() && runs.givens.configured > 0 {
         all.push(format!(
             "{} changes of configuration in the record are repeated after the change that is tried, and win over it.",

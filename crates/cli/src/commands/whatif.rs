@@ -6,10 +6,10 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use loadline_audit::whatif::{Different, Outlook, WhatIf, whatif};
+use loadline_audit::whatif::{Different, Outlook, WhatIf, dropped, whatif};
 use loadline_audit::{Change, ChangeError, Moment, replay, words};
 use loadline_client::SnapshotPart;
-use loadline_state_machine::{Actor, Planned, Proof, Reason, State};
+use loadline_state_machine::{Actor, Planned, Proof, Reason, ReplicaSpec, State};
 use serde::Serialize;
 
 use super::Session;
@@ -139,6 +139,15 @@ struct Row {
     cluster: String,
     before: Option<OutlookView>,
     after: Option<OutlookView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropped: Option<DroppedView>,
+}
+
+/// What becomes of a cluster that is dropped.
+#[derive(Debug, Serialize)]
+struct DroppedView {
+    left_behind: Vec<SpecView>,
+    why: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -182,15 +191,23 @@ impl Row {
             cluster: different.cluster.clone(),
             before: different.before.as_ref().map(OutlookView::of),
             after: different.after.as_ref().map(OutlookView::of),
+            dropped: different.left_behind.as_deref().map(DroppedView::of),
         }
     }
 }
 
+impl DroppedView {
+    fn of(left: &[ReplicaSpec]) -> DroppedView {
+        DroppedView { left_behind: specs(left), why: dropped(left) }
+    }
+}
+
+fn specs(specs: &[ReplicaSpec]) -> Vec<SpecView> {
+    specs.iter().map(|spec| SpecView { replica: spec.name.to_string(), size: spec.size.to_string() }).collect()
+}
+
 impl OutlookView {
     fn of(outlook: &Outlook) -> OutlookView {
-        let specs = |specs: &[loadline_state_machine::ReplicaSpec]| {
-            specs.iter().map(|spec| SpecView { replica: spec.name.to_string(), size: spec.size.to_string() }).collect()
-        };
         let reason = |(strategy, reason): &(&'static str, Reason)| ReasonView {
             strategy,
             reason: reason.code(),
@@ -247,12 +264,14 @@ impl View for Row {
             let steps = outlook.iter().flat_map(|outlook| &outlook.planned).map(|planned| planned.step.as_str());
             steps.collect::<Vec<_>>().join(", ")
         };
-        let reason = self.after.as_ref().map(|after| after.why.clone());
+        let dropped = self.dropped.as_ref();
+        let reason = self.after.as_ref().map(|after| after.why.clone()).or(dropped.map(|dropped| dropped.why.clone()));
+        let after = conclusion(&self.after).or(dropped.map(|_| "DROPPED".to_owned()));
         vec![
             self.cluster.clone(),
             desired(&self.before).unwrap_or_default(),
             desired(&self.after).unwrap_or_default(),
-            conclusion(&self.after).unwrap_or_default(),
+            after.unwrap_or_default(),
             actions(&self.after),
             reason.unwrap_or_default(),
             conclusion(&self.before).unwrap_or_default(),

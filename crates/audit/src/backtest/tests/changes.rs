@@ -58,3 +58,22 @@ fn an_update_that_is_about_no_row_yet_is_made_as_soon_as_there_is_one() {
         assert!(tried.changed.unwrap().cost_micros > 250 * 2_000_000 / 3_600, "{change}");
     }
 }
+
+#[test]
+fn a_cluster_that_is_dropped_with_its_replicas_is_a_difference_and_one_that_had_nothing_is_none() {
+    let mut scribe = Scribe::new();
+    scribe.sql("CREATE CLUSTER web; CREATE CLUSTER idle");
+    scribe.sql("CREATE SCALING STRATEGY FOR CLUSTER web TYPE TARGET SIZE WITH (SIZE = '1')");
+    scribe.until(600, |_, _| {});
+    let lost = tried(&scribe, 300, "DROP CLUSTER web CASCADE");
+    let effect = lost.effect.clone().unwrap();
+    assert_eq!((effect.different, effect.clusters_different), (true, 1));
+    let first = effect.first_difference.unwrap();
+    assert_eq!((first.at_ms, first.cluster.as_str(), first.one), (second(300).as_millis(), "web", None));
+    let told = "the cluster is dropped, and nobody drops the replicas it leaves behind: r1_auto of size 1";
+    assert_eq!(first.other.as_deref(), Some(told));
+    let not_counted = "Replicas that a dropped cluster leaves behind are not counted";
+    assert!(says(&lost, not_counted), "{:#?}", lost.assumptions);
+    let nothing = tried(&scribe, 300, "DROP CLUSTER idle");
+    assert!(!nothing.is_different() && !says(&nothing, not_counted), "{:#?}", nothing.effect);
+}
