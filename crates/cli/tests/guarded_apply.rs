@@ -154,3 +154,17 @@ fn a_file_that_alters_is_applied_and_only_what_it_names_changes() {
         group.desk.file("nothing.sql", "ALTER SCALING STRATEGY FOR CLUSTER other TYPE BURST UPDATE (COOLDOWN = '1m');");
     group.desk.fails(&["apply", "-f", &nothing], 3, "to alter");
 }
+
+#[test]
+fn a_signal_that_the_file_names_and_that_was_dropped_since_is_not_made_anew() {
+    let group = Group::start();
+    let signal = "CREATE SIGNAL depth FOR CLUSTER demo FROM PUSH;";
+    let file = group.desk.file("signal.sql", signal);
+    group.change(&format!("{signal} CREATE SIGNAL other FOR CLUSTER demo FROM PUSH;"));
+    let seen = group.revision();
+    group.desk.said(&["delete", "signal", "other"]);
+    group.desk.said(&["apply", "-f", &file, "--if-revision", &seen]);
+    group.desk.said(&["delete", "signal", "depth"]);
+    group.desk.fails(&["apply", "-f", &file, "--if-revision", &seen], 4, "signal depth");
+    assert!(!group.desk.said(&["get", "signals"]).contains("depth"));
+}

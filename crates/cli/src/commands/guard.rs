@@ -17,13 +17,14 @@ use crate::exit::{Exit, Failed};
 use crate::manifest::{Manifest, Spec};
 
 /// What is not there any more after one of these.
-const GONE: [&str; 7] = [
+const GONE: [&str; 8] = [
     "StrategyDropped",
     "ClusterDropped",
     "ClusterRenamed",
     "ClusterResumed",
     "OverrideEnded",
     "SizeDropped",
+    "SignalDropped",
     "RestoreFinished",
 ];
 
@@ -37,6 +38,8 @@ struct Decided {
     clusters: BTreeSet<String>,
     /// Clusters that nobody has named, by a pattern, or because a setting or a size is for all.
     others: BTreeSet<Other>,
+    /// Signals that are named. What others bring in happens all the time.
+    signals: BTreeSet<String>,
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -47,13 +50,16 @@ enum Other {
 
 impl Decided {
     fn by(manifests: &[Manifest]) -> Decided {
-        let mut decided = Decided { clusters: BTreeSet::new(), others: BTreeSet::new() };
+        let mut decided = Decided { clusters: BTreeSet::new(), others: BTreeSet::new(), signals: BTreeSet::new() };
         for manifest in manifests {
             match &manifest.spec {
                 Spec::Cluster { .. } => drop(decided.clusters.insert(manifest.name.clone())),
                 Spec::Size { .. } | Spec::Setting { .. } => drop(decided.others.insert(Other::All)),
                 Spec::Strategy(strategy) => decided.add(&strategy.target),
-                Spec::Signal(signal) => decided.add(&signal.target),
+                Spec::Signal(signal) => {
+                    decided.signals.insert(manifest.name.clone());
+                    decided.add(&signal.target);
+                }
             }
         }
         decided
@@ -78,7 +84,12 @@ impl Decided {
 
     /// Whether something that went away may have decided. What is about no cluster may have been about any.
     fn is_concerned(&self, row: &v1::HistoryRow) -> bool {
-        let resource = row.resource.split_once('/').filter(|(kind, _)| *kind == "clusters").map(|(_, name)| name);
+        let of_kind =
+            |wanted: &str| row.resource.split_once('/').filter(|(kind, _)| *kind == wanted).map(|(_, name)| name);
+        if let Some(signal) = of_kind("signals") {
+            return self.signals.contains(signal);
+        }
+        let resource = of_kind("clusters");
         let named: Vec<&str> =
             [row.cluster.as_str()].into_iter().filter(|name| !name.is_empty()).chain(resource).collect();
         !self.others.is_empty() || named.is_empty() || named.iter().any(|name| self.clusters.contains(*name))
@@ -144,4 +155,29 @@ fn refused(message: String, since: u64) -> Failed {
 
 pub(crate) fn what_to_do(since: u64) -> String {
     format!("nothing was written; see loadline audit diff {since} end, decide again, and give the revision you saw")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::parse;
+
+    #[test]
+    fn a_signal_that_was_dropped_concerns_a_file_that_names_it_and_no_other() {
+        assert!(GONE.contains(&"SignalDropped"));
+        let gone = |name: &str, cluster: &str| v1::HistoryRow {
+            resource: format!("signals/{name}"),
+            cluster: cluster.to_owned(),
+            ..v1::HistoryRow::default()
+        };
+        let files = ["CREATE SIGNAL depth FROM PUSH", "CREATE SIGNAL depth FOR CLUSTER demo FROM PUSH"];
+        for file in files {
+            let decided = Decided::by(&parse(file).unwrap());
+            // Also one that was for another cluster: the file would make it anew for its own.
+            for cluster in ["", "demo", "elsewhere"] {
+                assert!(decided.is_concerned(&gone("depth", cluster)), "{file}: {cluster}");
+                assert!(!decided.is_concerned(&gone("other", cluster)), "{file}: {cluster}");
+            }
+        }
+    }
 }
