@@ -15,9 +15,13 @@ use crate::exit::Failed;
 const WANTED: &str = "write CREATE CLUSTER, CREATE SIGNAL, CREATE SCALING STRATEGY, ALTER SCALING STRATEGY, ALTER CLUSTER ... SET or \
                       ALTER SYSTEM SET; other statements are run with loadline sql -f";
 
-/// True if this is SQL and not YAML or JSON: it begins with the word of a statement.
+/// True if this is SQL and not YAML or JSON: it begins with the word of a statement. Also of one that no file may have: what is wrong with it
+/// is said in terms of statements then.
 pub(crate) fn is_sql(text: &str) -> bool {
-    let words = ["create", "alter", "begin", "drop", "start"];
+    let words = [
+        "alter", "begin", "clear", "commit", "create", "delete", "drop", "explain", "grant", "insert", "override",
+        "reset", "revoke", "select", "set", "show", "start", "update", "wake",
+    ];
     // A line of comment is neither here nor there: `#` would be YAML's.
     let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("--"));
     let word = first.and_then(|line| line.split_whitespace().next()).unwrap_or_default();
@@ -208,9 +212,26 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_begins_with_what_is_done_once_is_told_so_in_terms_of_statements() {
+        let once = "line 1: a file says what is to be there, and this is done once: run it with loadline sql -f";
+        for text in [
+            "UPDATE mz_internal.mz_scaling_strategies SET config = config",
+            "OVERRIDE CLUSTER a MIN 1 FOR '1h'",
+            "CLEAR OVERRIDE FOR CLUSTER a",
+            "wake cluster a;",
+            "DELETE FROM mz_scaling_strategies",
+        ] {
+            assert_eq!(super::super::parse(text).expect_err(text).message, once, "{text}");
+        }
+    }
+
+    #[test]
     fn yaml_and_json_are_not_taken_for_sql() {
         for text in ["kind: cluster\nname: create", "{\"kind\": \"cluster\"}", "---\ncreate: x", "# a\nkind: size", ""]
         {
+            assert!(!is_sql(text), "{text}");
+        }
+        for text in ["kind: cluster", "set: x", "update:\n  a: b", "select:"] {
             assert!(!is_sql(text), "{text}");
         }
         assert!(is_sql("  create cluster a"));
