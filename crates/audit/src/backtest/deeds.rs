@@ -77,6 +77,14 @@ impl What {
     }
 }
 
+impl What {
+    /// What is there is wanted, whatever it is: if that is something else than in another run, somebody did it.
+    fn is_at_rest(&self) -> bool {
+        let Self::Decided { conclusion, brakes, .. } = self else { return false };
+        *conclusion == Conclusion::AsWanted.code() && brakes.is_empty()
+    }
+}
+
 impl Deed {
     pub(super) fn is_call(&self) -> bool {
         matches!(self.what, What::Called { .. })
@@ -125,7 +133,11 @@ impl Decided {
     fn is_news(&mut self, decision: &Decision, what: &What) -> bool {
         let id = decision.cluster;
         let before = || self.fork.decision_by_id(id).map(|decision| What::of(&decision));
-        let news = self.last.get(&id).cloned().or_else(before).as_ref() != Some(what);
+        let news = match self.last.get(&id).cloned().or_else(before) {
+            Some(before) => before != *what && !(before.is_at_rest() && what.is_at_rest()),
+            // About a cluster without strategies nothing is decided, which comes to the same.
+            None => !what.is_at_rest(),
+        };
         if news {
             self.last.insert(id, what.clone());
         }

@@ -1,6 +1,6 @@
 //! Changes that change nothing, at first or at all.
 
-use loadline_state_machine::Outcome;
+use loadline_state_machine::{Outcome, Seen};
 
 use super::scribe::{Scribe, second};
 use super::tried;
@@ -76,4 +76,38 @@ fn a_cluster_that_is_dropped_with_its_replicas_is_a_difference_and_one_that_had_
     assert!(says(&lost, not_counted), "{:#?}", lost.assumptions);
     let nothing = tried(&scribe, 300, "DROP CLUSTER idle");
     assert!(!nothing.is_different() && !says(&nothing, not_counted), "{:#?}", nothing.effect);
+}
+
+#[test]
+fn a_first_decision_that_wants_nothing_else_than_there_is_is_no_difference() {
+    let mut scribe = Scribe::new();
+    let of_users = Seen::Replica { name: "mine".to_owned(), size: "2".to_owned(), incarnation: None, ready: true };
+    scribe.until(600, |scribe, now| match now {
+        100 => scribe.sql("CREATE CLUSTER web; CREATE CLUSTER users"),
+        200 => scribe.seen("watch", "users", of_users.clone()),
+        400 => scribe.seen("watch", "users", Seen::ReplicaGone { name: "mine".to_owned(), incarnation: None }),
+        _ => {}
+    });
+    for cluster in ["web", "users"] {
+        let disabled = format!(
+            "CREATE SCALING STRATEGY FOR CLUSTER {cluster} TYPE BURST WITH (BURST_SIZE = '2', ENABLED = false)"
+        );
+        for since in [50, 300] {
+            let tried = tried(&scribe, since, &disabled);
+            assert!(!tried.is_different(), "{cluster} from {since} on: {:#?}", tried.effect);
+        }
+    }
+}
+
+#[test]
+fn a_strategy_beside_one_that_comes_later_is_no_difference_before_it_does_anything() {
+    let mut scribe = Scribe::new();
+    scribe.until(600, |scribe, now| match now {
+        100 => scribe.sql("CREATE CLUSTER web"),
+        200 => scribe.sql("CREATE SCALING STRATEGY FOR CLUSTER web TYPE TARGET SIZE WITH (SIZE = '1')"),
+        _ => {}
+    });
+    let tried = tried(&scribe, 50, "CREATE SCALING STRATEGY FOR CLUSTER web TYPE BURST WITH (BURST_SIZE = '2')");
+    let first = tried.effect.unwrap().first_difference.unwrap();
+    assert!(first.at_ms >= second(200).as_millis(), "{first:#?}");
 }
