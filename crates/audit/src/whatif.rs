@@ -202,6 +202,24 @@ mod tests {
     }
 
     #[test]
+    fn replicas_that_somebody_asks_for_are_shown_with_who_asked() {
+        let scribe = two_clusters();
+        for (change, step) in [
+            ("CREATE CLUSTER REPLICA one.zz SIZE = '2'", "create replica zz of size 2"),
+            ("DROP CLUSTER REPLICA one.r1_auto", "drop replica r1_auto of size 1"),
+        ] {
+            let change = Change::parse(change).unwrap();
+            let tried = whatif(&scribe.state, &change, &Actor::new("alice", "test"), |_, _| {}).unwrap();
+            let [one] = tried.different.as_slice() else { panic!("{tried:#?}") };
+            let after = one.after.as_ref().unwrap();
+            let steps: Vec<String> = after.planned.iter().map(|planned| crate::words::step(&planned.step)).collect();
+            assert_eq!((steps, after.conclusion.code()), (vec![step.to_owned()], "BEGAN"));
+            assert_eq!(after.why, "user: asked for by alice");
+            assert_eq!(after.reason().map(|(by, reason)| (by, reason.code())), Some(("user", "ASKED")));
+        }
+    }
+
+    #[test]
     fn a_cluster_that_is_dropped_with_its_replicas_is_a_difference_and_one_that_had_nothing_is_none() {
         let mut scribe = two_clusters();
         let gone = tried(&scribe.state, "DROP CLUSTER one CASCADE");

@@ -1,10 +1,12 @@
 //! Why a decision came out as it did, in one line.
 
-use loadline_state_machine::{ClusterId, Conclusion, Decision, Replica, ReplicaSpec, Stage, State};
+use loadline_state_machine::{
+    ClusterId, Conclusion, Decision, Operation, Origin, Planned, Replica, ReplicaSpec, Stage, State,
+};
 
 /// Of the first step that is planned; else of the strategy that decided. What held it comes first where something did.
 pub(crate) fn why(decision: &Decision) -> String {
-    let planned = decision.planned.first().map(|planned| format!("{}: {}", planned.by.code(), planned.reason));
+    let planned = decision.planned.first().map(why_planned);
     let said = || deciding(&decision.stages).map(|stage| format!("{}: {}", stage.kind, stage.reason));
     let wanted = planned.or_else(said);
     let held: Vec<&str> = match decision.conclusion {
@@ -18,6 +20,15 @@ pub(crate) fn why(decision: &Decision) -> String {
         (true, None) if matches!(decision.conclusion, Conclusion::AsWanted) => "no strategy wants anything".to_owned(),
         (true, None) => decision.conclusion.code().to_owned(),
     }
+}
+
+/// Why an operation began. One that somebody asked for has nothing to do with what the strategies said when it did.
+pub(crate) fn why_begun(operation: &Operation) -> Option<String> {
+    operation.units.first().map(|unit| &unit.planned).filter(|planned| planned.by == Origin::User).map(why_planned)
+}
+
+fn why_planned(planned: &Planned) -> String {
+    format!("{}: {}", planned.by.code(), planned.reason)
 }
 
 /// What becomes of a cluster that is dropped, with these replicas.

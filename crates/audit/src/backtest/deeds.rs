@@ -16,7 +16,7 @@ use loadline_state_machine::{
     Action, Brake, Cluster, ClusterId, Command, Conclusion, Decision, Event, ReplicaSpec, Request, Span, State, Time,
 };
 
-use crate::why::{dropped, replicas_of, why};
+use crate::why::{dropped, replicas_of, why, why_begun};
 
 /// Calls on one cluster that one run may be ahead of the other: as many as the replicas that a strategy may ask for at once. A run
 /// that does nothing at all on a busy cluster would otherwise leave every call of the other one waiting, for as long as the window is.
@@ -157,7 +157,12 @@ pub(super) fn deeds_of(state: &State, index: u64, at: Time, events: &[Event], de
             Event::DecisionMade { decision } => {
                 let what = What::of(decision);
                 if decided.is_news(decision, &what) {
-                    deeds.push(deed(decision.cluster, what, why(decision)));
+                    let begun = events.iter().find_map(|event| match event {
+                        Event::OperationBegun { operation } if operation.decision == decision.id => Some(operation),
+                        _ => None,
+                    });
+                    let why = begun.and_then(why_begun).unwrap_or_else(|| why(decision));
+                    deeds.push(deed(decision.cluster, what, why));
                 }
             }
             Event::ActionClaimed { action } if action.attempt == 1 => {

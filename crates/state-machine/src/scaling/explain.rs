@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::ClusterRecord;
 use super::actions::{Action, ActionStatus, Attempt};
+use super::asked::makes_sense;
 use super::assess::assess;
 use super::conclude::{changes_at, draft};
 use super::decisions::{Brake, Conclusion, Decision, Held, Shadow};
@@ -89,10 +90,16 @@ impl State {
 
     /// What would be decided if this cluster were looked at now. It has no id: nothing is recorded. Nothing if there is no such
     /// cluster.
+    ///
+    /// What somebody asked for by hand is planned first: a recorded decision has it in its operation alone.
     pub fn would_decide(&self, cluster: ClusterId) -> Option<Decision> {
         self.cluster_by_id(cluster)?;
         let nothing = ClusterRecord::default();
-        Some(self.decided(cluster, self.scaling.record(cluster).unwrap_or(&nothing)))
+        let record = self.scaling.record(cluster).unwrap_or(&nothing);
+        let mut decision = self.decided(cluster, record);
+        let asked = record.asked.iter().filter(|planned| makes_sense(record, planned)).cloned();
+        decision.planned.splice(..0, asked);
+        Some(decision)
     }
 
     fn decided(&self, cluster: ClusterId, record: &ClusterRecord) -> Decision {

@@ -111,3 +111,15 @@ fn a_strategy_beside_one_that_comes_later_is_no_difference_before_it_does_anythi
     let first = tried.effect.unwrap().first_difference.unwrap();
     assert!(first.at_ms >= second(200).as_millis(), "{first:#?}");
 }
+
+#[test]
+fn a_replica_that_somebody_asks_for_is_made_because_of_that() {
+    let mut scribe = Scribe::new();
+    scribe.sql("CREATE CLUSTER web");
+    scribe.sql("CREATE SCALING STRATEGY FOR CLUSTER web TYPE TARGET SIZE WITH (SIZE = '1')");
+    scribe.until(600, |_, _| {});
+    let tried = tried(&scribe, 300, "CREATE CLUSTER REPLICA web.zz SIZE = '2'");
+    let first = tried.effect.unwrap().first_difference.unwrap();
+    assert!(first.other.as_ref().unwrap().ends_with(": BEGAN"), "{first:#?}");
+    assert_eq!(first.other_why.as_deref(), Some("user: asked for by somebody"));
+}
