@@ -9,7 +9,7 @@ use loadline_state_machine::{
 };
 
 use crate::change::{Change, ChangeError};
-use crate::why::{replicas_of, why};
+use crate::why::{dry_run, replicas_of, why};
 
 pub use crate::why::dropped;
 
@@ -22,7 +22,7 @@ pub struct Outlook {
     pub brakes: Vec<Held>,
     /// Of the strategies, in the order in which they run: whose they are, and why.
     pub reasons: Vec<(&'static str, Reason)>,
-    /// The same with those in dry run; nothing if none is.
+    /// The same with those in dry run; nothing if none is, or if it would be the same.
     pub shadow: Option<Vec<ReplicaSpec>>,
     /// In one line: what held it, and the reason that speaks for the whole.
     pub why: String,
@@ -32,12 +32,12 @@ impl Outlook {
     fn of(decision: Decision) -> Outlook {
         Outlook {
             why: why(&decision),
+            shadow: dry_run(&decision).map(|shadow| shadow.desired.clone()),
             desired: decision.desired,
             planned: decision.planned,
             conclusion: decision.conclusion,
             brakes: decision.brakes,
             reasons: decision.stages.into_iter().map(|stage| (stage.kind.as_str(), stage.reason)).collect(),
-            shadow: decision.shadow.map(|shadow| shadow.desired),
         }
     }
 
@@ -199,6 +199,21 @@ mod tests {
         ] {
             assert_eq!(tried(&scribe.state, same), [], "{same}");
         }
+    }
+
+    #[test]
+    fn a_dry_run_is_a_difference_only_where_it_would_come_to_something_else() {
+        let mut scribe = two_clusters();
+        scribe.seen("watch", "one", Seen::Activity { idle_for: Some(loadline_state_machine::Span::from_hours(1)) });
+        let suspend = |after: &str| {
+            let with = format!("WITH (IDLE AFTER = '{after}', DRY_RUN = true)");
+            tried(&scribe.state, &format!("CREATE SCALING STRATEGY FOR CLUSTER one TYPE IDLE SUSPEND {with}"))
+        };
+        assert_eq!(suspend("2h"), []);
+        let different = suspend("30m");
+        let [one] = different.as_slice() else { panic!("{different:#?}") };
+        let why = &one.after.as_ref().unwrap().why;
+        assert!(why.starts_with("target_size: ") && why.contains("; in dry run idle_suspend: "), "{why}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Why a decision came out as it did, in one line.
 
 use loadline_state_machine::{
-    ClusterId, Conclusion, Decision, Operation, Origin, Planned, Replica, ReplicaSpec, Stage, State,
+    ClusterId, Conclusion, Decision, Operation, Origin, Planned, Replica, ReplicaSpec, Shadow, Stage, State,
 };
 
 /// Of the first step that is planned; else of the strategy that decided. What held it comes first where something did.
@@ -9,6 +9,12 @@ pub(crate) fn why(decision: &Decision) -> String {
     let planned = decision.planned.first().map(why_planned);
     let said = || deciding(&decision.stages).map(|stage| format!("{}: {}", stage.kind, stage.reason));
     let wanted = planned.or_else(said);
+    // Where a dry run would come to something else, it says more than what is done does.
+    let tried = dry_run(decision).and_then(|shadow| deciding(&shadow.stages));
+    let wanted = match tried.map(|stage| format!("{}: {}", stage.kind, stage.reason)) {
+        Some(tried) => Some(wanted.map_or_else(String::new, |wanted| wanted + "; ") + "in dry run " + &tried),
+        None => wanted,
+    };
     let held: Vec<&str> = match decision.conclusion {
         Conclusion::Held | Conclusion::Suppressed => decision.brakes.iter().map(|held| held.brake.text()).collect(),
         _ => Vec::new(),
@@ -20,6 +26,11 @@ pub(crate) fn why(decision: &Decision) -> String {
         (true, None) if matches!(decision.conclusion, Conclusion::AsWanted) => "no strategy wants anything".to_owned(),
         (true, None) => decision.conclusion.code().to_owned(),
     }
+}
+
+/// What strategies in dry run would make of it, where that is something else.
+pub(crate) fn dry_run(decision: &Decision) -> Option<&Shadow> {
+    decision.shadow.as_deref().filter(|shadow| shadow.desired != decision.desired)
 }
 
 /// Why an operation began. One that somebody asked for has nothing to do with what the strategies said when it did.

@@ -16,7 +16,7 @@ use loadline_state_machine::{
     Action, Brake, Cluster, ClusterId, Command, Conclusion, Decision, Event, ReplicaSpec, Request, Span, State, Time,
 };
 
-use crate::why::{dropped, replicas_of, why, why_begun};
+use crate::why::{dropped, dry_run, replicas_of, why, why_begun};
 
 /// Calls on one cluster that one run may be ahead of the other: as many as the replicas that a strategy may ask for at once. A run
 /// that does nothing at all on a busy cluster would otherwise leave every call of the other one waiting, for as long as the window is.
@@ -40,6 +40,8 @@ pub(super) enum What {
         desired: Vec<ReplicaSpec>,
         conclusion: &'static str,
         brakes: Vec<Brake>,
+        /// What would be wanted with the strategies in dry run, where that is something else.
+        dry_run: Option<Vec<ReplicaSpec>>,
     },
     Called {
         call: &'static str,
@@ -56,15 +58,19 @@ impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Called { call, replica, size } => write!(f, "{call} {replica} of size {size}"),
-            Self::Decided { desired, conclusion, brakes } => {
-                let wanted: Vec<String> = desired.iter().map(|spec| format!("{} ({})", spec.name, spec.size)).collect();
-                let wanted = if wanted.is_empty() { "no replica".to_owned() } else { wanted.join(", ") };
-                write!(f, "wants {wanted}: {conclusion}")?;
-                brakes.iter().try_for_each(|brake| write!(f, ", {}", brake.code()))
+            Self::Decided { desired, conclusion, brakes, dry_run } => {
+                write!(f, "wants {}: {conclusion}", listed(desired))?;
+                brakes.iter().try_for_each(|brake| write!(f, ", {}", brake.code()))?;
+                dry_run.iter().try_for_each(|wanted| write!(f, ", in dry run {}", listed(wanted)))
             }
             Self::Dropped { left } => f.write_str(&dropped(left)),
         }
     }
+}
+
+fn listed(wanted: &[ReplicaSpec]) -> String {
+    let wanted: Vec<String> = wanted.iter().map(|spec| format!("{} ({})", spec.name, spec.size)).collect();
+    if wanted.is_empty() { "no replica".to_owned() } else { wanted.join(", ") }
 }
 
 impl What {
@@ -73,6 +79,7 @@ impl What {
             desired: decision.desired.clone(),
             conclusion: decision.conclusion.code(),
             brakes: decision.brakes.iter().map(|held| held.brake).collect(),
+            dry_run: dry_run(decision).map(|shadow| shadow.desired.clone()),
         }
     }
 }
@@ -80,8 +87,8 @@ impl What {
 impl What {
     /// What is there is wanted, whatever it is: if that is something else than in another run, somebody did it.
     fn is_at_rest(&self) -> bool {
-        let Self::Decided { conclusion, brakes, .. } = self else { return false };
-        *conclusion == Conclusion::AsWanted.code() && brakes.is_empty()
+        let Self::Decided { conclusion, brakes, dry_run, .. } = self else { return false };
+        *conclusion == Conclusion::AsWanted.code() && brakes.is_empty() && dry_run.is_none()
     }
 }
 

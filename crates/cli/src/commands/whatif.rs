@@ -159,7 +159,7 @@ struct OutlookView {
     reasons: Vec<ReasonView>,
     /// In one line.
     why: String,
-    /// With the strategies in dry run.
+    /// With the strategies in dry run, where that is something else.
     #[serde(skip_serializing_if = "Option::is_none")]
     dry_run_desired: Option<Vec<SpecView>>,
 }
@@ -206,6 +206,13 @@ fn specs(specs: &[ReplicaSpec]) -> Vec<SpecView> {
     specs.iter().map(|spec| SpecView { replica: spec.name.to_string(), size: spec.size.to_string() }).collect()
 }
 
+fn listed(specs: &[SpecView]) -> String {
+    if specs.is_empty() {
+        return "none".to_owned();
+    }
+    specs.iter().map(|spec| format!("{}={}", spec.replica, spec.size)).collect::<Vec<_>>().join(",")
+}
+
 impl OutlookView {
     fn of(outlook: &Outlook) -> OutlookView {
         let reason = |(strategy, reason): &(&'static str, Reason)| ReasonView {
@@ -225,10 +232,9 @@ impl OutlookView {
     }
 
     fn shown_desired(&self) -> String {
-        if self.desired.is_empty() {
-            return "none".to_owned();
-        }
-        self.desired.iter().map(|spec| format!("{}={}", spec.replica, spec.size)).collect::<Vec<_>>().join(",")
+        let dry_run = self.dry_run_desired.as_deref();
+        let dry_run = dry_run.map(|wanted| format!(" (dry run: {})", listed(wanted))).unwrap_or_default();
+        listed(&self.desired) + &dry_run
     }
 
     fn shown_conclusion(&self) -> String {
@@ -281,5 +287,45 @@ impl View for Row {
 
     fn name(&self) -> String {
         format!("clusters/{}", self.cluster)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outlook(desired: &[&str], dry_run: Option<&[&str]>) -> OutlookView {
+        let specs = |names: &[&str]| -> Vec<SpecView> {
+            names.iter().map(|name| SpecView { replica: (*name).to_owned(), size: "1".to_owned() }).collect()
+        };
+        OutlookView {
+            desired: specs(desired),
+            planned: vec![],
+            conclusion: "AS_WANTED",
+            brakes: vec![],
+            reasons: vec![],
+            why: "because".to_owned(),
+            dry_run_desired: dry_run.map(specs),
+        }
+    }
+
+    fn cells(row: &Row) -> Vec<String> {
+        row.cells().into_iter().take(6).collect()
+    }
+
+    #[test]
+    fn what_a_dry_run_would_come_to_is_in_the_table() {
+        let (before, after) = (Some(outlook(&["r1"], None)), Some(outlook(&["r1"], Some(&[]))));
+        let row = Row { cluster: "web".to_owned(), before, after, dropped: None };
+        assert_eq!(cells(&row), ["web", "r1=1", "r1=1 (dry run: none)", "AS_WANTED", "", "because"]);
+    }
+
+    #[test]
+    fn a_cluster_that_is_dropped_is_shown_as_such_with_what_it_leaves_behind() {
+        let left = [ReplicaSpec { name: "r1".into(), size: "1".into() }];
+        let dropped = Some(DroppedView::of(&left));
+        let row = Row { cluster: "web".to_owned(), before: Some(outlook(&["r1"], None)), after: None, dropped };
+        let why = "the cluster is dropped, and nobody drops the replicas it leaves behind: r1 of size 1";
+        assert_eq!(cells(&row), ["web", "r1=1", "", "DROPPED", "", why]);
     }
 }

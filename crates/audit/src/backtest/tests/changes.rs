@@ -3,7 +3,7 @@
 use loadline_state_machine::{Outcome, Seen};
 
 use super::scribe::{Scribe, second};
-use super::tried;
+use super::{idle, tried};
 use crate::backtest::Backtest;
 
 const BIGGER: &str = "UPDATE mz_internal.mz_scaling_strategies SET config = config || '{\"size\": \"2\"}'::jsonb \
@@ -122,4 +122,29 @@ fn a_replica_that_somebody_asks_for_is_made_because_of_that() {
     let first = tried.effect.unwrap().first_difference.unwrap();
     assert!(first.other.as_ref().unwrap().ends_with(": BEGAN"), "{first:#?}");
     assert_eq!(first.other_why.as_deref(), Some("user: asked for by somebody"));
+}
+
+#[test]
+fn a_dry_run_is_a_difference_where_it_would_come_to_something_else_though_nothing_is_done() {
+    let scribe = idle();
+    let target = "CREATE SCALING STRATEGY FOR CLUSTER web TYPE";
+    let tried_with = |since: u64, change: &str| {
+        let tried = tried(&scribe, since, change);
+        (tried.changed.as_ref() == Some(&tried.unchanged), tried.effect.unwrap().first_difference)
+    };
+    // Idle since second 600, and suspended at 1,801.
+    let (same_figures, first) = tried_with(
+        300,
+        "ALTER SCALING STRATEGY FOR CLUSTER web TYPE IDLE SUSPEND UPDATE (IDLE AFTER = '20m', DRY_RUN = true)",
+    );
+    let first = first.unwrap();
+    assert!(!same_figures, "it is not suspended any more");
+    assert!(first.other.unwrap().ends_with(": AS_WANTED, in dry run no replica"));
+    // It would make a second replica only while the first is not hydrated.
+    let (same_figures, first) = tried_with(300, &format!("{target} BURST WITH (BURST_SIZE = '2', DRY_RUN = true)"));
+    assert!(same_figures);
+    let first = first.unwrap();
+    assert!(first.at_ms >= second(3_000).as_millis(), "{first:#?}");
+    assert!(first.other.as_ref().unwrap().contains(", in dry run "), "{first:#?}");
+    assert!(first.other_why.as_ref().unwrap().contains("in dry run burst: "), "{first:#?}");
 }
