@@ -237,14 +237,17 @@ impl Difference {
 /// Which clusters differ, and where first.
 #[derive(Debug, Default)]
 pub(super) struct Parted {
-    pub(super) clusters: BTreeSet<ClusterId>,
+    /// Each with the moments between which it parts.
+    pub(super) clusters: BTreeMap<ClusterId, (Time, Time)>,
     pub(super) first: Option<Difference>,
 }
 
 impl Parted {
-    fn note(&mut self, cluster: ClusterId, difference: Option<Difference>) {
-        self.clusters.insert(cluster);
-        let Some(difference) = difference else { return };
+    fn note(&mut self, cluster: ClusterId, one: Option<&Deed>, other: Option<&Deed>) {
+        let times = || [one, other].into_iter().flatten().map(|deed| deed.at);
+        let between = (times().min().unwrap_or_default(), times().max().unwrap_or_default());
+        self.clusters.insert(cluster, between);
+        let Some(difference) = Difference::between(one, other) else { return };
         if self.first.as_ref().is_none_or(|first| difference.key() < first.key()) {
             self.first = Some(difference);
         }
@@ -269,7 +272,7 @@ impl InTime {
     /// What both did up to this moment, since they were compared last.
     pub(super) fn compare(&mut self, one: Vec<Deed>, other: Vec<Deed>, now: Time) {
         for (deeds, queues) in [(one, &mut self.one), (other, &mut self.other)] {
-            for deed in deeds.into_iter().filter(|deed| !self.parted.clusters.contains(&deed.cluster)) {
+            for deed in deeds.into_iter().filter(|deed| !self.parted.clusters.contains_key(&deed.cluster)) {
                 queues.entry(deed.cluster).or_default().push_back(deed);
             }
         }
@@ -299,7 +302,7 @@ impl InTime {
                 (None, None) => return,
             };
             if parts {
-                self.parted.note(cluster, Difference::between(one.front(), other.front()));
+                self.parted.note(cluster, one.front(), other.front());
                 return;
             }
             one.pop_front();
@@ -326,7 +329,7 @@ impl InOrder {
         let mut touched = BTreeSet::new();
         for (deeds, queues) in [(recorded, &mut self.recorded), (modelled, &mut self.modelled)] {
             for deed in deeds.iter().filter(|deed| deed.is_call()) {
-                if !self.parted.clusters.contains(&deed.cluster) {
+                if !self.parted.clusters.contains_key(&deed.cluster) {
                     touched.insert(deed.cluster);
                     queues.entry(deed.cluster).or_default().push_back(deed.clone());
                 }
@@ -345,7 +348,7 @@ impl InOrder {
         if is_far(recorded) || is_far(modelled) {
             let first = |queue: Option<&VecDeque<Deed>>| queue.and_then(|deeds| deeds.front().cloned());
             let (one, other) = (first(recorded), first(modelled));
-            self.parted.note(cluster, Difference::between(one.as_ref(), other.as_ref()));
+            self.parted.note(cluster, one.as_ref(), other.as_ref());
             self.recorded.remove(&cluster);
             self.modelled.remove(&cluster);
         }
@@ -358,8 +361,7 @@ impl InOrder {
         };
         while let (Some(one), Some(other)) = (recorded.front(), modelled.front()) {
             if one.what != other.what {
-                let difference = Difference::between(Some(one), Some(other));
-                self.parted.note(cluster, difference);
+                self.parted.note(cluster, Some(one), Some(other));
                 self.recorded.remove(&cluster);
                 self.modelled.remove(&cluster);
                 return;
@@ -383,11 +385,10 @@ impl InOrder {
         let modelled = std::mem::take(&mut self.modelled).into_iter().map(|it| (Side::Recorded, it));
         for (missing_in, (cluster, deeds)) in recorded.chain(modelled) {
             let Some(first) = deeds.iter().find(|deed| !is_planned(missing_in, deed)) else { continue };
-            let difference = match missing_in {
-                Side::Modelled => Difference::between(Some(first), None),
-                Side::Recorded => Difference::between(None, Some(first)),
-            };
-            self.parted.note(cluster, difference);
+            match missing_in {
+                Side::Modelled => self.parted.note(cluster, Some(first), None),
+                Side::Recorded => self.parted.note(cluster, None, Some(first)),
+            }
         }
     }
 }

@@ -82,7 +82,7 @@ pub(super) struct Givens {
     creating: BTreeSet<Life>,
     dropping: BTreeSet<Life>,
     pub(super) configured: u64,
-    pub(super) leaders: u64,
+    pub(super) leaders: Vec<Time>,
 }
 
 impl Givens {
@@ -94,7 +94,7 @@ impl Givens {
             creating: BTreeSet::new(),
             dropping: BTreeSet::new(),
             configured: 0,
-            leaders: 0,
+            leaders: Vec::new(),
         };
         for cluster in state.clusters_after(None) {
             let Some(standing) = state.standing(cluster.id) else { continue };
@@ -133,7 +133,7 @@ impl Givens {
     fn happened(&mut self, event: &Event, step: &Step<'_>, given: &mut Given) -> Result<(), BacktestError> {
         match event {
             Event::RestoreFinished { .. } => return Err(BacktestError::Restored { index: step.record.index }),
-            Event::LeaderAnnounced { .. } => self.leaders += 1,
+            Event::LeaderAnnounced { .. } => self.leaders.push(step.applied.time),
             Event::ClusterCreated { cluster } => {
                 given.items.push(Item::Made { cluster: cluster.id, name: cluster.name.clone() });
             }

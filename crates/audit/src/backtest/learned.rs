@@ -71,6 +71,31 @@ struct Early {
     hydrated: bool,
 }
 
+/// Something that took its time on a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Length {
+    TakenUp,
+    Call(&'static str),
+    StartUp(Arc<str>),
+    Hydration(Arc<str>),
+}
+
+/// An action that was planned and never taken up.
+#[derive(Debug, Clone)]
+pub(super) struct Unclaimed {
+    pub(super) what: String,
+    pub(super) planned_at: Time,
+    pub(super) until: Time,
+}
+
+impl Unclaimed {
+    pub(super) fn of(action: &Action, until: Time) -> Unclaimed {
+        let Action { call, cluster_name, .. } = action;
+        let what = format!("{} {} of size {} on {cluster_name}", call.code(), call.replica(), call.size());
+        Unclaimed { what, planned_at: action.created_at, until }
+    }
+}
+
 /// How long things took in the record.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Learned {
@@ -95,6 +120,10 @@ pub(super) struct Learned {
     seen: BTreeSet<ClusterId>,
     /// How many calls on each cluster failed, or ended so that nobody knew what had come of them.
     failed_calls: BTreeMap<ClusterId, u64>,
+    /// The shortest and the longest of each cluster.
+    took: BTreeMap<ClusterId, BTreeMap<Length, (Span, Span)>>,
+    /// Of each cluster, the one that waited longest of those that were given up.
+    unclaimed: BTreeMap<ClusterId, Unclaimed>,
 }
 
 /// What was learned about one size.
@@ -163,7 +192,7 @@ impl Learned {
         let its_turn = action.created_at.max(free_at).max(approved_at);
         // Of what was planned before the window it is not known when the call before it came back.
         if action.attempt == 1 && its_turn > self.before {
-            self.taken_up.add(now.since(its_turn));
+            self.lasted(action.cluster, Length::TakenUp, now.since(its_turn));
         }
         self.begun(action);
     }
@@ -179,7 +208,33 @@ impl Learned {
         *self.failed_calls.entry(action.cluster).or_default() += 1;
     }
 
+    fn lasted(&mut self, cluster: ClusterId, length: Length, span: Span) {
+        let samples = match &length {
+            Length::TakenUp => &mut self.taken_up,
+            Length::Call(code) => self.calls.entry(code).or_default(),
+            Length::StartUp(size) => self.start_up.entry(Arc::clone(size)).or_default(),
+            Length::Hydration(size) => self.hydration.entry(Arc::clone(size)).or_default(),
+        };
+        samples.add(span);
+        let range = self.took.entry(cluster).or_default().entry(length).or_insert((span, span));
+        *range = (range.0.min(span), range.1.max(span));
+    }
+
+    /// Nobody wanted it any more before anybody took it up, although its turn had come.
+    fn given_up(&mut self, action: &Action, now: Time) {
+        let free_at = self.free_at.get(&action.cluster).copied().unwrap_or_default();
+        if action.status != ActionStatus::Obsolete || action.attempt > 0 || free_at > action.created_at {
+            return;
+        }
+        let given_up = Unclaimed::of(action, now);
+        let waited = |it: &Unclaimed| it.until.since(it.planned_at);
+        if self.unclaimed.get(&action.cluster).is_none_or(|longest| waited(longest) < waited(&given_up)) {
+            self.unclaimed.insert(action.cluster, given_up);
+        }
+    }
+
     fn settled(&mut self, action: &Action, now: Time) {
+        self.given_up(action, now);
         self.free_at.insert(action.cluster, now);
         self.approved_at.remove(&action.id);
         let key = (action.cluster, Arc::clone(action.call.replica()));
@@ -194,16 +249,16 @@ impl Learned {
             return;
         }
         if let Some(attempt) = action.attempts.last() {
-            self.calls.entry(action.call.code()).or_default().add(now.since(attempt.claimed_at));
+            self.lasted(action.cluster, Length::Call(action.call.code()), now.since(attempt.claimed_at));
         }
         match &action.call {
             Call::CreateReplica(made) => {
                 self.seen.insert(action.cluster);
                 if early.ready {
-                    self.start_up.entry(Arc::clone(&made.size)).or_default().add(Span::default());
+                    self.lasted(action.cluster, Length::StartUp(Arc::clone(&made.size)), Span::default());
                 }
                 if early.hydrated {
-                    self.hydration.entry(Arc::clone(&made.size)).or_default().add(Span::default());
+                    self.lasted(action.cluster, Length::Hydration(Arc::clone(&made.size)), Span::default());
                 }
                 if !early.hydrated {
                     self.young.insert(key, Young { size: Arc::clone(&made.size), made_at: now, ready: early.ready });
@@ -229,7 +284,8 @@ impl Learned {
                     let young = self.young.get_mut(&(cluster, name.as_str().into()));
                     if let Some(young) = young.filter(|young| *ready && !young.ready) {
                         young.ready = true;
-                        self.start_up.entry(Arc::clone(&young.size)).or_default().add(at.since(young.made_at));
+                        let (size, span) = (Arc::clone(&young.size), at.since(young.made_at));
+                        self.lasted(cluster, Length::StartUp(size), span);
                     }
                 }
                 Seen::Hydration { replica, total, hydrated } => {
@@ -237,10 +293,9 @@ impl Learned {
                     let key = (cluster, Arc::from(replica.as_str()));
                     if *total > 0
                         && hydrated >= total
-                        && let Some(young) = self.young.get(&key)
+                        && let Some(young) = self.young.remove(&key)
                     {
-                        self.hydration.entry(Arc::clone(&young.size)).or_default().add(at.since(young.made_at));
-                        self.young.remove(&key);
+                        self.lasted(cluster, Length::Hydration(young.size), at.since(young.made_at));
                     }
                 }
                 Seen::ReplicaGone { name, .. } => drop(self.young.remove(&(cluster, name.as_str().into()))),
@@ -293,6 +348,34 @@ impl Learned {
     /// Calls of the window on this cluster that failed, or of which nobody knew what had come.
     pub(super) fn failed_calls(&self, cluster: ClusterId) -> u64 {
         self.failed_calls.get(&cluster).copied().unwrap_or(0)
+    }
+
+    /// Of clusters on which an action was given up that nobody had taken up.
+    pub(super) fn unclaimed(&self) -> impl Iterator<Item = (&ClusterId, &Unclaimed)> {
+        self.unclaimed.iter()
+    }
+
+    /// Whether anything on this cluster took, or takes so far, another time than the model goes by, by more than entries are apart.
+    pub(super) fn took_otherwise(&self, cluster: ClusterId) -> bool {
+        let apart = self.entries_apart();
+        let median = |length: &Length| match length {
+            Length::TakenUp => self.taken_up(),
+            Length::Call(code) => self.call(code),
+            Length::StartUp(size) => self.start_up(size),
+            Length::Hydration(size) => self.hydration(size).unwrap_or_default(),
+        };
+        let is_other = |(length, (shortest, longest)): (&Length, &(Span, Span))| {
+            let median = median(length);
+            let apart_from = |span: &Span| span.as_millis().abs_diff(median.as_millis());
+            apart_from(shortest).max(apart_from(longest)) > apart.as_millis()
+        };
+        let now = self.last_at.unwrap_or_default();
+        let of_cluster = |of: &ClusterId| *of == cluster;
+        let is_late = |young: &Young| !young.ready && now > young.made_at + self.start_up(&young.size) + apart;
+        let is_slow = |early: &Early| now > early.claimed_at + self.call("create_replica") + apart;
+        self.took.get(&cluster).into_iter().flatten().any(is_other)
+            || self.young.iter().any(|((of, _), young)| of_cluster(of) && is_late(young))
+            || self.making.iter().any(|((of, _), early)| of_cluster(of) && is_slow(early))
     }
 
     /// By name.

@@ -6,6 +6,7 @@
 //! - [`learned`]: how long things took in the record; [`world`]: what carries out the actions of a run, in those times.
 //! - [`model`]: one run: a fork of the state, fed and acted upon.
 //! - [`tally`]: what a run amounts to; [`lines`]: the same over time, to be drawn; [`deeds`]: where two runs part.
+//! - [`reasons`]: what the record had that the model leaves out, where the two differ.
 //! - [`report`]: all of it as it is told, with what had to be assumed.
 //!
 //! Three runs go side by side: the record itself, the model without the change, and the model with it. What the change does is
@@ -21,6 +22,7 @@ mod given;
 mod learned;
 mod lines;
 mod model;
+mod reasons;
 mod report;
 mod tally;
 mod window;

@@ -9,6 +9,7 @@ use super::deeds::Difference;
 use super::learned::{CALL_DEFAULT, LearnedSize, START_UP_DEFAULT};
 use super::lines::{Lines as Kept, Point};
 use super::model::Model;
+use super::reasons::reasons;
 use super::tally::{Figures, Tally};
 use super::{MadeLater, Runs};
 use crate::change::shortened;
@@ -139,7 +140,7 @@ pub(super) fn tell(runs: &Runs<'_>, figured: Figured, ended: &State) -> Backtest
         apart_max_ms: runs.fidelity.apart_max.as_millis(),
         clusters_different: parted.clusters.len() as u64,
         first_difference: parted.first.clone(),
-        reasons: if reproduced { Vec::new() } else { reasons(runs) },
+        reasons: if reproduced { Vec::new() } else { reasons(runs, ended) },
     };
     let parted = &runs.effect.parted;
     let effect = runs.changed.as_ref().map(|_| ChangeEffect {
@@ -166,35 +167,6 @@ pub(super) fn tell(runs: &Runs<'_>, figured: Figured, ended: &State) -> Backtest
         effect,
         lines,
     }
-}
-
-/// What the record had that the model leaves out.
-fn reasons(runs: &Runs<'_>) -> Vec<String> {
-    let mut reasons = Vec::new();
-    // What failed elsewhere is no reason for what is different here.
-    let failed: u64 = runs.fidelity.parted.clusters.iter().map(|cluster| runs.learned.failed_calls(*cluster)).sum();
-    if failed > 0 {
-        let calls = if failed == 1 { "1 call".to_owned() } else { format!("{failed} calls") };
-        reasons.push(format!(
-            "{calls} of the record on the clusters that differ failed or ended in doubt; those of the model succeed"
-        ));
-    }
-    let missed = &runs.unchanged.missed;
-    if missed.befell > 0 {
-        let count = missed.befell;
-        reasons
-            .push(format!("{count} crashes, losses or notices of the record hit replicas that the model did not have"));
-    }
-    if missed.requests > 0 {
-        let (count, told) = (missed.requests, missed.told.join("; "));
-        reasons.push(format!("{count} requests of the record were refused by the model: {told}"));
-    }
-    if runs.givens.leaders > 0 {
-        let times = if runs.givens.leaders == 1 { "once".to_owned() } else { format!("{} times", runs.givens.leaders) };
-        reasons.push(format!("the leader changed {times} in the window; the model loses no time over that"));
-    }
-    reasons.push("the model goes by medians, and something of the record took a different time".to_owned());
-    reasons
 }
 
 fn assumptions(runs: &Runs<'_>) -> Vec<String> {
