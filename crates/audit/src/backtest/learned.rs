@@ -350,6 +350,11 @@ impl Learned {
         self.failed_calls.get(&cluster).copied().unwrap_or(0)
     }
 
+    /// The clusters on which there were any, with how many.
+    pub(super) fn failures(&self) -> impl Iterator<Item = (ClusterId, u64)> {
+        self.failed_calls.iter().map(|(cluster, calls)| (*cluster, *calls))
+    }
+
     /// Of clusters on which an action was given up that nobody had taken up.
     pub(super) fn unclaimed(&self) -> impl Iterator<Item = (&ClusterId, &Unclaimed)> {
         self.unclaimed.iter()

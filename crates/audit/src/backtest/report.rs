@@ -14,6 +14,8 @@ use super::tally::{Figures, Tally};
 use super::{MadeLater, Runs};
 use crate::change::shortened;
 
+/// Clusters that are named where more are counted.
+const CLUSTERS_NAMED_MAX: usize = 5;
 /// Clusters that are drawn on their own.
 const CLUSTERS_DRAWN_MAX: usize = 6;
 
@@ -58,6 +60,12 @@ pub struct Fidelity {
     pub matched_actions: u64,
     /// The longest that a call of the one came before the same of the other.
     pub apart_max_ms: u64,
+    /// Calls of the record that failed, or ended so that nobody knew what had come of them. Those of the model succeed, so the figures differ,
+    /// though the calls may be the same.
+    pub failed_calls: u64,
+    pub failed_clusters: u64,
+    /// The first few of those clusters.
+    pub failed_on: Vec<String>,
     pub clusters_different: u64,
     pub first_difference: Option<Difference>,
     /// What the model does not know and the record had.
@@ -138,6 +146,9 @@ pub(super) fn tell(runs: &Runs<'_>, figured: Figured, ended: &State) -> Backtest
         modelled_actions: runs.modelled_calls,
         matched_actions: runs.fidelity.matched,
         apart_max_ms: runs.fidelity.apart_max.as_millis(),
+        failed_calls: runs.learned.failures().map(|(_, calls)| calls).sum(),
+        failed_clusters: runs.learned.failures().count() as u64,
+        failed_on: runs.learned.failures().take(CLUSTERS_NAMED_MAX).map(|(id, _)| name_of(runs, ended, id)).collect(),
         clusters_different: parted.clusters.len() as u64,
         first_difference: parted.first.clone(),
         reasons: if reproduced { Vec::new() } else { reasons(runs, ended) },
@@ -278,6 +289,13 @@ fn calls(runs: &Runs<'_>) -> String {
     told.join(", ")
 }
 
+fn name_of(runs: &Runs<'_>, ended: &State, id: ClusterId) -> String {
+    // The change may have made it.
+    let made = || runs.changed.as_ref().and_then(|changed| changed.state.cluster_by_id(changed.own_id(id)?));
+    let known = ended.cluster_by_id(id).or_else(|| runs.fork.cluster_by_id(id)).or_else(made);
+    known.map_or_else(|| id.to_string(), |cluster| cluster.name.clone())
+}
+
 /// The lines of one run, by the ids that the record has for its clusters.
 struct Drawn<'a> {
     kept: &'a Kept,
@@ -342,15 +360,9 @@ fn lines(runs: &Runs<'_>, ended: &State) -> RunLines {
     }
     by_distance.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(&other.1)));
     by_distance.truncate(CLUSTERS_DRAWN_MAX);
-    let name = |id: ClusterId| {
-        // The change may have made it.
-        let made = || runs.changed.as_ref().and_then(|changed| changed.state.cluster_by_id(changed.own_id(id)?));
-        let known = ended.cluster_by_id(id).or_else(|| runs.fork.cluster_by_id(id)).or_else(made);
-        known.map_or_else(|| id.to_string(), |cluster| cluster.name.clone())
-    };
     let step_ms = runs.recorded.lines.step().as_millis();
     let drawn = |(_, id, averaged): (u128, ClusterId, bool)| ClusterLines {
-        cluster: name(id),
+        cluster: name_of(runs, ended, id),
         step_ms: averaged.then_some(step_ms),
         replicas: lines_of(id, averaged),
     };

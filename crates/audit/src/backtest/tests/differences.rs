@@ -116,6 +116,22 @@ fn a_change_of_leader_near_where_they_part_and_what_took_longer_are_reasons() {
 }
 
 #[test]
+fn a_call_that_failed_and_was_made_again_is_named_though_the_model_does_the_same() {
+    let mut scribe = Scribe::new();
+    scribe.sql("CREATE SCALING STRATEGY FOR ALL CLUSTERS TYPE TARGET SIZE WITH (SIZE = '1')");
+    scribe.until(600, |scribe, now| {
+        if now == 200 {
+            scribe.next_fails = no_room(true);
+            scribe.sql("CREATE CLUSTER web");
+        }
+    });
+    let tried = tried(&scribe, 50, "");
+    let fidelity = tried.fidelity;
+    assert!(fidelity.reproduced && tried.recorded.short_ms > tried.unchanged.short_ms, "{fidelity:#?}");
+    assert_eq!((fidelity.failed_calls, fidelity.failed_clusters, fidelity.failed_on), (1, 1, vec!["web".to_owned()]));
+}
+
+#[test]
 fn only_calls_in_the_window_on_clusters_that_differ_are_a_reason() {
     let mut scribe = Scribe::new();
     scribe.sql("CREATE SCALING STRATEGY FOR ALL CLUSTERS TYPE TARGET SIZE WITH (SIZE = '1')");

@@ -173,6 +173,7 @@ fn findings(tried: &Backtest) -> Vec<String> {
         lines.extend(fidelity.first_difference.iter().flat_map(|first| parting(first, "recorded", "model")));
         lines.extend(fidelity.reasons.iter().map(|reason| format!("  why: {reason}")));
     }
+    lines.extend(failures(tried));
     match &tried.effect {
         Some(effect) if effect.different => {
             let who = match effect.clusters_different {
@@ -186,6 +187,22 @@ fn findings(tried: &Backtest) -> Vec<String> {
         None => {}
     }
     lines
+}
+
+/// What the model does better than the record, also where both made the same calls.
+fn failures(tried: &Backtest) -> Option<String> {
+    let fidelity = &tried.fidelity;
+    let calls = match fidelity.failed_calls {
+        0 => return None,
+        1 => "1 call".to_owned(),
+        count => format!("{count} calls"),
+    };
+    let more = fidelity.failed_clusters.saturating_sub(fidelity.failed_on.len() as u64);
+    let more = if more > 0 { format!(" and {more} more clusters") } else { String::new() };
+    let on = fidelity.failed_on.join(", ");
+    Some(format!(
+        "record: {calls} failed or ended in doubt, on {on}{more}; those of the model succeed, so figures differ"
+    ))
 }
 
 fn parting(first: &Difference, one: &str, other: &str) -> Vec<String> {
@@ -256,6 +273,9 @@ mod tests {
             modelled_actions: 2,
             matched_actions: 2,
             apart_max_ms: 0,
+            failed_calls: 0,
+            failed_clusters: 0,
+            failed_on: Vec::new(),
             clusters_different: 1,
             first_difference: Some(first_difference),
             reasons: vec!["1 call failed".to_owned(), "the leader changed once".to_owned()],
@@ -295,6 +315,26 @@ mod tests {
         assert_eq!(findings(&different()), expected);
         let text = story(&different());
         assert!(text.contains(&expected.join("\n")) && text.ends_with("assumptions:\n  - Nobody knows.\n"), "{text}");
+    }
+
+    #[test]
+    fn calls_that_failed_are_named_also_where_the_model_does_the_same() {
+        let mut tried = different();
+        tried.fidelity = Fidelity {
+            reproduced: true,
+            first_difference: None,
+            reasons: vec![],
+            failed_calls: 3,
+            failed_clusters: 7,
+            failed_on: vec!["web".to_owned(), "other".to_owned()],
+            ..tried.fidelity
+        };
+        let said = "record: 3 calls failed or ended in doubt, on web, other and 5 more clusters; those of the model succeed, so figures \
+                    differ";
+        assert_eq!(findings(&tried)[1..], [said]);
+        (tried.fidelity.failed_calls, tried.fidelity.failed_clusters) = (1, 1);
+        tried.fidelity.failed_on.truncate(1);
+        assert!(findings(&tried)[1].starts_with("record: 1 call failed or ended in doubt, on web; "));
     }
 
     #[test]
