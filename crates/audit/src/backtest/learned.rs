@@ -41,17 +41,20 @@ impl Samples {
         self.count += 1;
     }
 
-    /// The middle one; of two in the middle, the shorter.
+    /// The middle one; of two in the middle, what lies between them, in whole milliseconds.
     fn median(&self) -> Option<Span> {
-        let middle = self.count.checked_sub(1)? / 2;
+        let (lower, upper) = (self.at(self.count.checked_sub(1)? / 2)?, self.at(self.count / 2)?);
+        Some(Span::from_millis(lower + (upper - lower).div_ceil(2)))
+    }
+
+    /// The one at this place, from the shortest on.
+    fn at(&self, place: u64) -> Option<u64> {
         let mut before = 0;
-        for (millis, count) in &self.millis {
+        let mut is_there = |count: &u64| {
             before += count;
-            if before > middle {
-                return Some(Span::from_millis(*millis));
-            }
-        }
-        None
+            before > place
+        };
+        self.millis.iter().find(|(_, count)| is_there(count)).map(|(millis, _)| *millis)
     }
 }
 
@@ -432,7 +435,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_the_middle_one_and_of_two_the_shorter() {
+    fn the_median_is_the_middle_one_and_of_two_what_lies_between_them() {
         let median = |all: &[u64]| {
             let mut samples = Samples::default();
             all.iter().for_each(|millis| samples.add(Span::from_millis(*millis)));
@@ -441,7 +444,8 @@ mod tests {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[7]), Some(7));
         assert_eq!(median(&[9, 3_600_000, 5]), Some(9));
-        assert_eq!(median(&[4, 8, 6, 2]), Some(4));
+        assert_eq!(median(&[4, 8, 6, 2]), Some(5));
+        assert_eq!(median(&[2_000, 9_001]), Some(5_501), "whole milliseconds");
         assert_eq!(median(&[1, 1, 1, 50]), Some(1));
     }
 
@@ -453,7 +457,7 @@ mod tests {
         learned.start_up.entry("25cc".into()).or_default().add(Span::from_secs(3));
         learned.start_up.entry("50cc".into()).or_default().add(Span::from_secs(8));
         learned.start_up.entry("50cc".into()).or_default().add(Span::from_secs(9));
-        assert_eq!(learned.start_up("50cc"), Span::from_secs(8));
+        assert_eq!(learned.start_up("50cc"), Span::from_millis(8_500));
         assert_eq!(learned.start_up("100cc"), Span::from_secs(8), "the median of 3, 8 and 9");
     }
 }
