@@ -78,7 +78,7 @@ impl Model {
     pub(super) fn begin(state: &State, learned: &Arc<Learned>, window: (Time, Time)) -> Model {
         Model {
             state: state.clone(),
-            world: World::begin(Arc::clone(learned), state),
+            world: World::begin(Arc::clone(learned), state, window.0),
             tally: Tally::begin(state, window),
             deeds: Vec::new(),
             decided: Decided::at(state),

@@ -70,8 +70,9 @@ pub(super) struct World {
 }
 
 impl World {
-    /// At the beginning of the window: calls under way come back in their time.
-    pub(super) fn begin(learned: Arc<Learned>, state: &State) -> World {
+    /// At the beginning of the window: calls under way come back in their time, and nothing happens earlier. The state is that of the entry
+    /// before, which may be older.
+    pub(super) fn begin(learned: Arc<Learned>, state: &State, from: Time) -> World {
         let mut world = World {
             learned,
             due: BTreeSet::new(),
@@ -83,10 +84,10 @@ impl World {
         };
         for action in state.actions_in_flight() {
             let claimed_at = action.attempts.last().map_or(state.now(), |attempt| attempt.claimed_at);
-            let at = (claimed_at + world.learned.call(action.call.code())).max(state.now());
+            let at = (claimed_at + world.learned.call(action.call.code())).max(from);
             world.expect(at, Due::Outcome(action.id), action.id);
         }
-        world.look(state);
+        world.look(state, from);
         world
     }
 
@@ -282,7 +283,7 @@ impl World {
             }
         }
         if look {
-            self.look(state);
+            self.look(state, state.now());
         }
     }
 
@@ -338,8 +339,7 @@ impl World {
     }
 
     /// Whatever can be claimed, now or at a known time, will be.
-    fn look(&mut self, state: &State) {
-        let now = state.now();
+    fn look(&mut self, state: &State, now: Time) {
         let claimable: Vec<ActionId> = state.claimable_actions().map(|action| action.id).collect();
         for id in claimable {
             self.expect(now + self.learned.taken_up(), Due::Claim(id), id);

@@ -2,8 +2,8 @@
 
 use loadline_state_machine::Span;
 
-use super::scribe::{History, second};
-use super::{idle, tried_on};
+use super::scribe::{History, Scribe, second};
+use super::{idle, tried, tried_on};
 use crate::backtest::{Backtest, BacktestError, Bound};
 use crate::replay::ReplayError;
 
@@ -108,4 +108,20 @@ fn a_history_that_no_kept_state_leads_into_is_refused() {
         let begins = matches!(refused, BacktestError::Replay(ReplayError::Begins { first: 501, kept: None }));
         assert!(begins, "{refused}");
     }
+}
+
+#[test]
+fn nothing_happens_in_the_model_before_the_window_begins() {
+    let mut scribe = Scribe::new();
+    scribe.until(100, |_, _| {});
+    // Planned, and not taken up for ten minutes in which nobody says anything.
+    scribe.away = true;
+    scribe.sql("CREATE CLUSTER web");
+    scribe.sql("CREATE SCALING STRATEGY FOR CLUSTER web TYPE TARGET SIZE WITH (SIZE = '1')");
+    scribe.now = 700;
+    scribe.until(900, |_, _| {});
+    let tried = tried(&scribe, 400, "");
+    assert_eq!(tried.window.from_ms, second(400).as_millis());
+    let first = tried.fidelity.first_difference.unwrap();
+    assert_eq!(first.at_ms, second(400).as_millis(), "{first:#?}");
 }
