@@ -139,6 +139,11 @@ impl Model {
         }
     }
 
+    /// What the record called a cluster when it made it.
+    pub(super) fn made_name(&self, recorded: ClusterId) -> Option<&str> {
+        self.made.get(&recorded).map(String::as_str)
+    }
+
     /// Lets the world go on up to this moment.
     pub(super) fn advance(&mut self, to: Time) {
         while let Some((at, entries)) = self.world.take(&self.state, to) {

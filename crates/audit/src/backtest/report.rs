@@ -249,17 +249,21 @@ fn assumptions(runs: &Runs<'_>) -> Vec<String> {
         );
     }
     if runs.changed.is_some() && runs.givens.configured > 0 {
-        all.push(format!(
-            "{} changes of configuration in the record are repeated after the change that is tried, and win over it.",
-            runs.givens.configured
-        ));
+        all.push(match runs.givens.configured {
+            1 => "1 change of configuration in the record is repeated after the change that is tried, and wins over it."
+                .to_owned(),
+            count => format!(
+                "{count} changes of configuration in the record are repeated after the change that is tried, and win over it."
+            ),
+        });
     }
     if let Some(missed) = runs.changed.as_ref().map(|changed| &changed.missed).filter(|missed| missed.requests > 0) {
-        all.push(format!(
-            "{} requests of the record could not be repeated with the change: {}.",
-            missed.requests,
-            missed.told.join("; ")
-        ));
+        let requests = match missed.requests {
+            1 => "1 request".to_owned(),
+            count => format!("{count} requests"),
+        };
+        let told = missed.told.join("; ");
+        all.push(format!("{requests} of the record could not be repeated with the change: {told}."));
     }
     if runs.changed.is_some() && !runs.made && runs.rest.is_empty() {
         all.push("The change asks for nothing that was not so already at the beginning of the window.".to_owned());
@@ -293,7 +297,9 @@ fn name_of(runs: &Runs<'_>, ended: &State, id: ClusterId) -> String {
     // The change may have made it.
     let made = || runs.changed.as_ref().and_then(|changed| changed.state.cluster_by_id(changed.own_id(id)?));
     let known = ended.cluster_by_id(id).or_else(|| runs.fork.cluster_by_id(id)).or_else(made);
-    known.map_or_else(|| id.to_string(), |cluster| cluster.name.clone())
+    // One that was made and dropped in the window is in none of these states.
+    let passed = || runs.unchanged.made_name(id).map(str::to_owned);
+    known.map(|cluster| cluster.name.clone()).or_else(passed).unwrap_or_else(|| id.to_string())
 }
 
 /// The lines of one run, by the ids that the record has for its clusters.

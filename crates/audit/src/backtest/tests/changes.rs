@@ -148,3 +148,29 @@ fn a_dry_run_is_a_difference_where_it_would_come_to_something_else_though_nothin
     assert!(first.other.as_ref().unwrap().contains(", in dry run "), "{first:#?}");
     assert!(first.other_why.as_ref().unwrap().contains("in dry run burst: "), "{first:#?}");
 }
+
+#[test]
+fn a_cluster_that_was_made_and_dropped_in_the_window_is_called_by_its_name() {
+    let mut scribe = Scribe::new();
+    scribe.sql("CREATE SCALING STRATEGY FOR ALL CLUSTERS TYPE TARGET SIZE WITH (SIZE = '1')");
+    scribe.until(600, |scribe, now| match now {
+        100 => scribe.sql("CREATE CLUSTER passing"),
+        400 => scribe.sql("DROP CLUSTER passing CASCADE"),
+        _ => {}
+    });
+    let tried = tried(&scribe, 50, "ALTER SCALING STRATEGY FOR ALL CLUSTERS TYPE TARGET SIZE UPDATE (SIZE = '2')");
+    let drawn: Vec<&str> = tried.lines.clusters.iter().map(|it| it.cluster.as_str()).collect();
+    assert_eq!(drawn, ["passing"]);
+}
+
+#[test]
+fn one_change_of_configuration_is_spoken_of_as_one() {
+    let mut scribe = Scribe::new();
+    scribe.until(300, |scribe, now| {
+        if now == 100 {
+            scribe.sql("ALTER SYSTEM SET auto_scaling_cluster_cooldown = '0s'");
+        }
+    });
+    let tried = tried(&scribe, 50, "ALTER SYSTEM SET auto_scaling_cluster_cooldown = '9s'");
+    assert!(says(&tried, "1 change of configuration in the record is repeated"), "{:#?}", tried.assumptions);
+}
