@@ -132,7 +132,9 @@ impl Givens {
 
     fn happened(&mut self, event: &Event, step: &Step<'_>, given: &mut Given) -> Result<(), BacktestError> {
         match event {
-            Event::RestoreFinished { .. } => return Err(BacktestError::Restored { index: step.record.index }),
+            Event::RestoreFinished { .. } => {
+                return Err(BacktestError::Restored { index: step.record.index, at: step.applied.time });
+            }
             Event::LeaderAnnounced { .. } => self.leaders.push(step.applied.time),
             Event::ClusterCreated { cluster } => {
                 given.items.push(Item::Made { cluster: cluster.id, name: cluster.name.clone() });

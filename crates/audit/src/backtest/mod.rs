@@ -76,9 +76,9 @@ pub enum BacktestError {
         behind: Time,
     },
     #[error(
-        "a backup was restored at entry {index}, which replaced everything: let the window begin after it, or end before"
+        "a backup was restored at entry {index}, at {at}, which replaced everything: let the window begin after it, or end before"
     )]
-    Restored { index: u64 },
+    Restored { index: u64, at: Time },
 }
 
 /// One end of a window.
@@ -91,6 +91,13 @@ pub enum Bound {
     UpTo(Span),
     /// The first or the last entry that there is, without a gap between them.
     Open,
+}
+
+impl Bound {
+    /// Somebody has asked for what begins there.
+    fn is_named(self) -> bool {
+        matches!(self, Self::At(_) | Self::Before(_))
+    }
 }
 
 /// What is to be tried.
@@ -125,7 +132,23 @@ pub fn backtest(
     trial: &Trial,
     mut progress: impl FnMut(Progress),
 ) -> Result<Backtest, BacktestError> {
-    let window = window(source, trial)?;
+    let mut extent = window(source, trial)?;
+    loop {
+        let restored = match within(source, trial, extent, &mut progress) {
+            Err(BacktestError::Restored { index, .. }) if !trial.since.is_named() => index,
+            done => return done,
+        };
+        // Nobody has asked for the time before it.
+        extent = extent.behind_restore(source, restored)?;
+    }
+}
+
+fn within(
+    source: &dyn Source,
+    trial: &Trial,
+    window: Extent,
+    progress: &mut impl FnMut(Progress),
+) -> Result<Backtest, BacktestError> {
     let mut told = |phase, entries, entries_total| {
         const EVERY: u64 = 256;
         if entries % EVERY == 0 || entries == entries_total {

@@ -228,6 +228,12 @@ fn assumptions(runs: &Runs<'_>) -> Vec<String> {
             runs.window.first
         ));
     }
+    if let Some(index) = runs.window.restored {
+        all.push(format!(
+            "The window begins with entry {}, behind the backup that was restored at entry {index} and replaced everything.",
+            runs.window.first
+        ));
+    }
     for MadeLater { index, at, was_refused } in &runs.made_later {
         all.push(if *was_refused {
             format!(

@@ -24,6 +24,23 @@ pub(super) struct Extent {
     pub(super) to: Time,
     /// It begins later than was asked for, because there is no state from before.
     pub(super) shortened: bool,
+    /// It begins behind this entry, at which a backup was restored.
+    pub(super) restored: Option<u64>,
+}
+
+impl Extent {
+    /// The rest of it, behind the entry at which a backup was restored.
+    pub(super) fn behind_restore(self, source: &dyn Source, index: u64) -> Result<Extent, BacktestError> {
+        let at = time_of(source, index)?;
+        if index >= self.last {
+            return Err(BacktestError::Restored { index, at });
+        }
+        let (first, from) = (index + 1, time_of(source, index + 1)?);
+        if from >= self.to {
+            return Err(BacktestError::Restored { index, at });
+        }
+        Ok(Extent { first, from, shortened: false, restored: Some(index), ..self })
+    }
 }
 
 pub(super) fn window(source: &dyn Source, trial: &Trial) -> Result<Extent, BacktestError> {
@@ -53,9 +70,8 @@ pub(super) fn window(source: &dyn Source, trial: &Trial) -> Result<Extent, Backt
         Bound::At(at) => Some(at),
         Bound::Before(span) | Bound::UpTo(span) => Some(to.before(span)),
     };
-    let named = matches!(trial.since, Bound::At(_) | Bound::Before(_));
     if let Some(before) = place.checked_sub(1).and_then(|before| stretches.get(before))
-        && let Some(asked) = asked.filter(|_| named)
+        && let Some(asked) = asked.filter(|_| trial.since.is_named())
         && asked < time_of(source, *held.start())?
     {
         return Err(missing(source, before, held)?);
@@ -78,7 +94,7 @@ pub(super) fn window(source: &dyn Source, trial: &Trial) -> Result<Extent, Backt
     }
     // With the first entry of all everything begins: nothing is left out then.
     let shortened = *replayable.start() > 1 && asked.is_some_and(|asked| asked < first_at);
-    Ok(Extent { first, last, from, to, shortened })
+    Ok(Extent { first, last, from, to, shortened, restored: None })
 }
 
 fn missing(

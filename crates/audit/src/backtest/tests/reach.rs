@@ -3,7 +3,7 @@
 use loadline_state_machine::Span;
 
 use super::scribe::{History, Scribe, second};
-use super::{idle, tried, tried_on};
+use super::{idle, reproduced, tried, tried_on};
 use crate::backtest::{Backtest, BacktestError, Bound};
 use crate::replay::ReplayError;
 
@@ -107,6 +107,39 @@ fn a_history_that_no_kept_state_leads_into_is_refused() {
         let refused = tried_on(&history, Bound::UpTo(DAY), Bound::Open, SOONER).unwrap_err();
         let begins = matches!(refused, BacktestError::Replay(ReplayError::Begins { first: 501, kept: None }));
         assert!(begins, "{refused}");
+    }
+}
+
+#[test]
+fn a_window_in_which_a_backup_was_restored_begins_behind_it_or_is_refused_with_its_time() {
+    let mut scribe = Scribe::new();
+    let mut restored = 0;
+    scribe.until(900, |scribe, now| match now {
+        200 | 300 => {
+            scribe.restore();
+            restored = scribe.state.applied().0;
+        }
+        500 => {
+            scribe.sql("CREATE CLUSTER web");
+            scribe.sql("CREATE SCALING STRATEGY FOR CLUSTER web TYPE TARGET SIZE WITH (SIZE = '1')");
+        }
+        _ => {}
+    });
+    let history = &scribe.history;
+    for since in [Bound::UpTo(DAY), Bound::Open] {
+        let tried = tried_on(history, since, Bound::Open, "").unwrap();
+        assert_eq!((tried.window.first_index, tried.window.from_ms), (restored + 1, second(301).as_millis()));
+        let said = format!(
+            "The window begins with entry {}, behind the backup that was restored at entry {restored} and replaced everything.",
+            restored + 1
+        );
+        assert!(tried.assumptions.contains(&said), "{:#?}", tried.assumptions);
+        reproduced(&tried);
+    }
+    for (since, at, until) in [(at(250), 300, Bound::Open), (Bound::Before(DAY), 200, Bound::Open)] {
+        let refused = tried_on(history, since, until, "").unwrap_err();
+        let is_restored = matches!(refused, BacktestError::Restored { at: time, .. } if time == second(at));
+        assert!(is_restored && refused.to_string().contains(&second(at).to_string()), "{refused}");
     }
 }
 

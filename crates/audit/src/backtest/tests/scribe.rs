@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use loadline_log::{JournalError, JournalRecord};
 use loadline_state_machine::{
-    Action, ActionStatus, Actor, Call, ClusterId, ClusterRef, ClusterReport, Command, DrainResult, Entry, JournalEntry,
-    LogIndex, NodeNumber, Observation, Outcome, Report, Request, Sealed, Seen, Span, State, Time, apply,
+    Action, ActionStatus, Actor, Call, ClusterId, ClusterRef, ClusterReport, Command, DrainResult, Entry, Hash,
+    JournalEntry, LogIndex, NodeNumber, Observation, Outcome, Report, Request, Revision, Sealed, Seen, Span, State,
+    Time, apply,
 };
 
 use crate::change::Change;
@@ -239,6 +240,15 @@ impl Scribe {
         let epoch = self.state.epoch().unwrap();
         self.entry(vec![Command::RecordOutcome { action: action.id, epoch, attempt: action.attempt, outcome }]);
         self.act();
+    }
+
+    /// A backup of all that there is is put in its place.
+    pub(crate) fn restore(&mut self) {
+        let bytes = self.state.encode();
+        self.entry(vec![Command::BeginRestore { bytes_total: bytes.len() as u64, hash: Hash::of(&bytes) }]);
+        let restore = Revision { index: self.state.applied(), ordinal: 0 };
+        self.entry(vec![Command::RestoreChunk { restore, offset: 0, bytes: bytes.into() }]);
+        self.entry(vec![Command::FinishRestore { restore }]);
     }
 
     /// Another node leads from here on.

@@ -123,9 +123,11 @@ fn failed(error: BacktestError, file: &str, history: &str) -> Failed {
             refused(file, &error).hint("it is refused at the beginning of the window and at every moment of it")
         }
         BacktestError::Replay(error) => error.into(),
-        BacktestError::NoWindow { .. } | BacktestError::Restored { .. } => {
+        BacktestError::NoWindow { .. } => {
             Failed::usage(format!("{history}: {error}")).hint("choose the window with --since and --until")
         }
+        BacktestError::Restored { .. } => Failed::new(Exit::NotFound, format!("{history}: {error}"))
+            .hint("choose the window with --since and --until"),
         BacktestError::Missing { .. } => Failed::new(Exit::NotFound, format!("{history}: {error}"))
             .hint("choose the window with --since and --until, or ask another node: it may have them"),
         BacktestError::Empty => Failed::new(Exit::NotFound, format!("{history}: {error}")),
@@ -160,6 +162,15 @@ mod tests {
                     2026-11-16T01:00:00.000Z: let the window end before them, or begin behind them";
         assert_eq!((failed.exit, failed.message.as_str()), (Exit::NotFound, said));
         assert_eq!(failed.hints.len(), 1, "{failed:?}");
+    }
+
+    #[test]
+    fn a_window_with_a_restored_backup_ends_as_one_across_a_gap_does() {
+        let at = Time::from_millis(1_794_787_200_000);
+        let failed = failed(BacktestError::Restored { index: 7, at }, "change.sql", "data");
+        let said = "data: a backup was restored at entry 7, at 2026-11-16T00:00:00.000Z, which replaced everything: let the window \
+                    begin after it, or end before";
+        assert_eq!((failed.exit, failed.message.as_str()), (Exit::NotFound, said));
     }
 
     #[test]
