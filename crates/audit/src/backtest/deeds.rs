@@ -141,7 +141,7 @@ impl Decided {
         let id = decision.cluster;
         let before = || self.fork.decision_by_id(id).map(|decision| What::of(&decision));
         let news = match self.last.get(&id).cloned().or_else(before) {
-            Some(before) => before != *what && !(before.is_at_rest() && what.is_at_rest()),
+            Some(before) => before != *what,
             // About a cluster without strategies nothing is decided, which comes to the same.
             None => !what.is_at_rest(),
         };
