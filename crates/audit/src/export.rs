@@ -86,7 +86,8 @@ pub fn bounds(source: &dyn Source, from: Begin, to: Moment) -> Result<RangeInclu
     let Some(newest) = stretches.last() else { return Err(ExportFailed::Empty) };
     let missing = |index: u64| {
         let next = stretches.iter().find(|stretch| *stretch.start() > index);
-        ExportFailed::Missing { index, next: next.and_then(|stretch| first_replayable(source, stretch)) }
+        let next = next.map(|stretch| first_replayable(source, stretch).unwrap_or(*stretch.start()));
+        ExportFailed::Missing { index, next }
     };
     let last = match to {
         Moment::End => *newest.end(),
@@ -359,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_gap_is_not_exported_over() {
-        let made = Made::new(300).without(100..=150);
+        let mut made = Made::new(300).without(100..=150);
         let failed = |from, to| bounds(&made, from, to).unwrap_err().to_string();
         assert_eq!(bounds(&made, Begin::First, Moment::End).unwrap(), 151..=300);
         assert_eq!(bounds(&made, Begin::First, Moment::Index(99)).unwrap(), 1..=99);
@@ -374,14 +375,25 @@ mod tests {
         };
         assert_eq!(failed(Begin::Index(99), Moment::End), gone(100));
         assert_eq!(failed(Begin::Index(120), Moment::End), gone(120));
-        let out = export(&made, 151..=300, &origin(), &key(), Vec::new(), |_, _| {}).unwrap_err();
-        assert_eq!(out.to_string(), "the state before entry 151 cannot be made");
         // By time, too: from then on, and up to then, something is missing. Entries are ten milliseconds apart.
-        for millis in [0, 500, 995, 1_200, 1_510] {
+        for millis in [0, 500, 995, 1_200, 1_500] {
             assert_eq!(failed(Begin::Time(Time::from_millis(millis)), Moment::End), gone(150), "from {millis}");
         }
-        assert_eq!(bounds(&made, Begin::Time(Time::from_millis(1_511)), Moment::End).unwrap(), 152..=300);
+        for (millis, first) in [(1_501, 151), (1_510, 151), (1_511, 152)] {
+            let entries = bounds(&made, Begin::Time(Time::from_millis(millis)), Moment::End);
+            assert_eq!(entries.unwrap(), first..=300, "from {millis}");
+        }
         assert_eq!(failed(Begin::First, Moment::Time(Time::from_millis(1_200))), gone(100));
+        let opened = made.exported(151..=300);
+        assert_eq!(ExportFile::open(opened.path()).unwrap().range(), Some(151..=300));
+
+        // Without the state before it, what is behind the gap cannot be replayed by anybody.
+        made.kept = None;
+        let failed = bounds(&made, Begin::First, Moment::End).unwrap_err().to_string();
+        let nothing = "an export of the entries around it has nothing to begin with";
+        assert_eq!(failed, format!("entry 300 is before the oldest state that is kept: {nothing}"));
+        let out = export(&made, 151..=300, &origin(), &key(), Vec::new(), |_, _| {}).unwrap_err();
+        assert_eq!(out.to_string(), "the state before entry 151 cannot be made");
     }
 
     #[test]

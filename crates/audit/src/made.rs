@@ -6,22 +6,28 @@ use loadline_log::{JournalError, JournalRecord, SigningKey};
 use loadline_state_machine::{Actor, Command, Entry, JournalEntry, LogIndex, Request, Sealed, State, Time, apply};
 
 use crate::export::{Origin, export};
+use crate::replay::{Moment, Start, replay};
 use crate::source::{Source, SourceError};
 
 /// Entries of which each creates a cluster, ten milliseconds after the one before.
 #[derive(Debug)]
 pub(crate) struct Made {
     pub(crate) records: Vec<JournalRecord>,
+    /// A state that is kept, and the entry after which it was so.
+    pub(crate) kept: Option<(u64, State)>,
 }
 
 impl Made {
     pub(crate) fn new(entries: u64) -> Made {
         let mut state = State::new();
-        Made { records: (1..=entries).map(|index| record(&mut state, index, &format!("c{index}"))).collect() }
+        let records = (1..=entries).map(|index| record(&mut state, index, &format!("c{index}"))).collect();
+        Made { records, kept: None }
     }
 
-    /// As if these had never been here.
+    /// As if these had never been here, and a snapshot stood in for them.
     pub(crate) fn without(mut self, gone: RangeInclusive<u64>) -> Made {
+        let state = replay(&self, Start::Beginning, Moment::Index(*gone.end()), |_| {}).unwrap().state;
+        self.kept = Some((*gone.end(), state));
         self.records.retain(|record| !gone.contains(&record.index));
         self
     }
@@ -93,7 +99,11 @@ impl Source for Made {
             .collect())
     }
 
-    fn start(&self, _: u64) -> Result<Option<State>, SourceError> {
-        Ok(None)
+    fn starts(&self) -> Vec<u64> {
+        self.kept.iter().map(|(index, _)| *index).collect()
+    }
+
+    fn start(&self, not_after: u64) -> Result<Option<State>, SourceError> {
+        Ok(self.kept.as_ref().filter(|(index, _)| *index <= not_after).map(|(_, state)| state.clone()))
     }
 }

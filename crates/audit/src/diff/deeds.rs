@@ -373,7 +373,7 @@ mod tests {
     #[test]
     fn what_is_remembered_goes_with_what_there_is_and_not_with_what_has_happened() {
         let mut day = Day::new(10, 1).with_failover_every(700);
-        let made = Made { records: (0..12_000).map(|_| day.record()).collect() };
+        let made = Made { records: (0..12_000).map(|_| day.record()).collect(), kept: None };
         let before = replay(&made, Start::Beginning, Moment::Index(300), |_| {}).unwrap().state;
         let there = things(&before);
         let mut deeds = Deeds::since(&there);
@@ -443,7 +443,7 @@ mod tests {
             check_every_field(&everything, Moment::Index(from));
         }
         let mut day = Day::new(4, 1).with_failover_every(300);
-        let made = Made { records: (0..1_500).map(|_| day.record()).collect() };
+        let made = Made { records: (0..1_500).map(|_| day.record()).collect(), kept: None };
         check_every_field(&made, Moment::Index(200));
     }
 }
