@@ -78,7 +78,19 @@ async fn what_is_left_is_verified_replayed_and_exported_and_everything_says_wher
     let (_, err) = works(&group, &["audit", "export", "--file", &file]);
     assert!(err.contains("keeps the history from entry"), "it does not say that it begins later: {err}");
     works(&group, &["audit", "verify", &file]);
-    names(&group, &["audit", "export", "--file", &format!("{file}.2"), "--from", "2"], first);
+    // What it names is where an export can begin, and not only where the journal does.
+    let earlier = ["audit", "export", "--file", &format!("{file}.2"), "--from", "2"];
+    let (code, _, err) = run(&group, &earlier)?;
+    let named: u64 = err.trim_end().rsplit(' ').next().and_then(|entry| entry.parse().ok()).unwrap_or_default();
+    assert!(code == Some(3) && named >= first, "loadline {earlier:?}: {code:?} {err}");
+    works(&group, &["audit", "export", "--file", &format!("{file}.3"), "--from", &named.to_string()]);
+    let between =
+        format!("entry {first} is before the oldest state that is kept: an export can begin with entry {named}");
+    if named > first {
+        let (code, _, err) =
+            run(&group, &["audit", "export", "--file", &format!("{file}.2"), "--from", &first.to_string()])?;
+        assert!(code == Some(3) && (err.contains(&between) || err.contains("it was let go")), "{code:?} {err}");
+    }
     let (out, err) = works(&group, &["audit", "log", "--kind", "ClusterCreated", "--cluster", "late"]);
     assert!(out.contains("late"), "{out}");
     assert!(err.contains(&format!("entries 1 to {}", first - 1)), "{err}");
