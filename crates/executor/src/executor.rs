@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use loadline_state_machine::ClusterId;
+use loadline_state_machine::{Actor, ClusterId, Command, Request, State};
 use tokio::sync::Notify;
 
+use crate::acting::Ahead;
 use crate::{Acting, Backends, Duties, Group, Note, Noting, Observing, Unnoted, Unwatched, Witness};
 
 /// Everything that acts for one group on this node. It makes the two duties; between leaderships nothing of it runs.
@@ -19,6 +20,8 @@ pub struct Executor {
     pub(crate) settings: Settings,
     /// From the duty that acts to the one that looks, for each backend.
     touched: Arc<BTreeMap<String, Arc<Touched>>>,
+    /// From whoever fills the log to the duty that acts.
+    pub(crate) ahead: Ahead,
 }
 
 /// How an executor goes about it. What a backend needs is in its capabilities instead.
@@ -96,6 +99,7 @@ impl Executor {
             witness: Arc::new(Unwatched),
             noting: Arc::new(Unnoted),
             settings: Settings::default(),
+            ahead: Ahead::default(),
         }
     }
 
@@ -115,6 +119,18 @@ impl Executor {
     pub fn with_settings(mut self, settings: Settings) -> Executor {
         self.settings = settings;
         self
+    }
+
+    /// Whether an action may have to be carried out after this command. If so, it is worth asking for [`Executor::claims_ahead`].
+    pub fn may_act_after(command: &Command) -> bool {
+        Ahead::may_follow(command)
+    }
+
+    /// The claims that this executor would make when it sees this state, for whoever leads and is about to put the entry into the
+    /// log that leaves it: they may go right behind that entry. Whether they get there shows in the state, and only then is
+    /// anything called.
+    pub fn claims_ahead(&self, state: &State, actor: &Actor) -> Vec<Request> {
+        self.ahead.claims(state, actor, &*self.witness)
     }
 
     /// The duty that carries out actions.

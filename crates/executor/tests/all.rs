@@ -2,6 +2,7 @@
 //!
 //! One program for all of them: each program more is linked with everything below it once more.
 
+mod ahead;
 mod chaos;
 mod checkpoints;
 mod edges;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::{Faults, Model, Node, audit, place};
@@ -14,15 +15,23 @@ const CLUSTERS: usize = 120;
 
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_actions_on_a_lying_backend_under_changing_leaders_each_happen_once() {
-    run(7, 10_000).await;
+    let model = run(7, 10_000, false).await;
+    assert_eq!(model.claims_ahead(), 0);
 }
 
-async fn run(seed: u64, actions: usize) {
+#[tokio::test(start_paused = true)]
+async fn they_do_so_when_claims_go_ahead_too() {
+    let model = run(8, 10_000, true).await;
+    assert!(model.claims_ahead() > 1_000, "{}", model.claims_ahead());
+}
+
+async fn run(seed: u64, actions: usize, foresees: bool) -> Arc<Model> {
     let model = Model::new();
     let clusters = model.furnish(CLUSTERS);
     let script = Script { refused_percent: 2, unread_percent: 3, ..Script::lying(seed) };
     let (backend, backends) = place(script);
     let mut nodes: Vec<Node> = (1..=3).map(|id| Node::new(&model, id, backends.clone())).collect();
+    nodes.iter().filter(|_| foresees).for_each(Node::foresees);
     model.set_faults(Faults { seed, lost_percent: 2, receipt_lost_percent: 2, late_percent: 2 });
 
     let mut leader = 0;
@@ -95,4 +104,5 @@ async fn run(seed: u64, actions: usize) {
             state.standing(*cluster).unwrap().signals().replicas.iter().map(|it| it.name.to_string()).collect();
         assert_eq!(believed, backend.replicas(*cluster), "{cluster}");
     }
+    model
 }

@@ -1,7 +1,7 @@
 //! One Raft node: proposer, network, membership, leadership, reads.
 //!
 //! The only crate that names openraft. [`Node`] is the way in; around it:
-//! - `proposer` packs requests into entries, `forward` is for those that belong to the leader; `office` is what a node
+//! - `proposer` takes requests in and `packing` makes entries of them, `foresight` adds what follows from one; `forward` is for those that belong to the leader; `office` is what a node
 //!   does while it leads; `lease` says for how long it may act;
 //! - `reads`, `feed` and `status` are for those who only look;
 //! - `founding` and `membership` are how nodes become, and cease to be, members of a group;
@@ -18,6 +18,7 @@ mod config;
 mod errors;
 mod feed;
 mod fetching;
+mod foresight;
 mod forward;
 mod founding;
 mod lease;
@@ -42,6 +43,7 @@ pub use clock::{Clock, SystemClock};
 pub use config::{NodeConfig, Timing};
 pub use errors::{DialError, FeedError, MembershipError, ProposeError, ReadError, StartError, StopReason};
 pub use feed::Feed;
+pub use foresight::Foresight;
 pub use lease::Lease;
 pub use membership::PeerView;
 pub use network::service::RaftService;

@@ -1,6 +1,6 @@
 //! One node: everything that runs together, and the handle to it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use crate::clock::Clock;
 use crate::config::{NodeConfig, raft_config};
 use crate::errors::{FeedError, MembershipError, ProposeError, ReadError, StartError, StopReason};
 use crate::feed::Feed;
+use crate::foresight::Foresight;
 use crate::lease::LeaseTracker;
 use crate::membership::{self, PeerView};
 use crate::network::client::Network;
@@ -103,6 +104,7 @@ pub(crate) struct Inner {
     pub(crate) neighbours: Neighbours,
     pub(crate) queue: Queue,
     pub(crate) packed: Arc<Packed>,
+    pub(crate) foresight: OnceLock<Arc<dyn Foresight>>,
     pub(crate) rounds: Rounds,
     pub(crate) leadership: watch::Sender<Option<Leadership>>,
     pub(crate) stop: StopSignal,
@@ -155,6 +157,7 @@ impl Node {
             neighbours: Neighbours::default(),
             queue: Queue::default(),
             packed: Arc::default(),
+            foresight: OnceLock::new(),
             rounds: Rounds::default(),
             leadership: watch::Sender::new(None),
             stop: StopSignal::default(),
@@ -194,6 +197,11 @@ impl Node {
     /// The same for requests of many callers, each recorded and answered by itself, whose answers are waited for together.
     pub async fn propose_together(&self, requests: Vec<(Request, Bytes)>) -> Vec<Result<Receipt, ProposeError>> {
         self.inner.propose_together(requests).await
+    }
+
+    /// From now on, and while this node leads, this one is asked what is to follow. Only the first one ever is.
+    pub fn foresee(&self, foresight: Arc<dyn Foresight>) {
+        let _ = self.inner.foresight.set(foresight);
     }
 
     /// What a request would be answered now, without recording anything.

@@ -1,7 +1,8 @@
 //! How requests become entries of the log.
 //!
 //! On the leader, whatever is waiting is packed into one entry, and a few entries are under way at a time: the longer
-//! an entry takes, the more the next one carries. Nothing is proposed when the lease has run out.
+//! an entry takes, the more the next one carries. Nothing is proposed when the lease has run out. What follows from an entry goes out
+//! with it where that is known ([`foresight`]).
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 
 use crate::clock::Stamps;
 use crate::errors::ProposeError;
+use crate::foresight;
 use crate::lease::Lease;
 use crate::node::{Inner, Running};
 use crate::proposer::{Failure, own_request, unknown};
@@ -251,7 +253,20 @@ pub(crate) async fn serve(
             settle(answers, outcome);
             drop(going);
         });
-        let proposed = propose_entry(inner, running, office, stamped_at, requests, then).await;
+        let sealed = seal(inner, stamped_at, requests);
+        let follows = foresight::follow(inner, &sealed);
+        // Nothing is waited for between the two, so Raft finds them together.
+        let mut proposed = propose_entry(inner, running, office, sealed, then).await;
+        if !follows.is_empty()
+            && proposed
+            && let Ok(permit) = entries.clone().try_acquire_owned()
+        {
+            let requests: Vec<(Request, Bytes)> = follows.into_iter().map(encoded).collect();
+            let going = UnderWay::begin(&under_way, requests.len(), permit);
+            let sealed = seal(inner, stamps.next(inner.clock.boottime()), requests);
+            let then = Then::new(move |_| drop(going));
+            proposed = propose_entry(inner, running, office, sealed, then).await;
+        }
         last_entry = Instant::now();
         if !proposed {
             break;
@@ -260,25 +275,29 @@ pub(crate) async fn serve(
     turn_away(left_over.map(|waiting| waiting.answer));
 }
 
+fn encoded(request: Request) -> (Request, Bytes) {
+    let bytes = Bytes::from(request.encode());
+    (request, bytes)
+}
+
+fn seal(inner: &Inner, stamped_at: Time, mut requests: Vec<(Request, Bytes)>) -> Sealed {
+    if requests.is_empty() {
+        requests.push(encoded(own_request(inner, vec![Command::Tick])));
+    }
+    Sealed::seal_encoded(stamped_at, requests)
+}
+
 /// Hands one entry to Raft, which calls `then` when it is applied, or refused. False: Raft is gone.
 async fn propose_entry(
     inner: &Inner,
     running: &Running,
     office: LeaderId,
-    stamped_at: Time,
-    mut requests: Vec<(Request, Bytes)>,
+    sealed: Sealed,
     then: Then<ClientWriteResult<Types>>,
 ) -> bool {
-    if requests.is_empty() {
-        let tick = own_request(inner, vec![Command::Tick]);
-        let encoded = Bytes::from(tick.encode());
-        requests.push((tick, encoded));
-    }
-    let count = requests.len();
-    let sealed = Sealed::seal_encoded(stamped_at, requests);
     let bytes = Bytes::from_owner(sealed.bytes().clone());
+    inner.observer.proposed(sealed.entry().requests.len(), bytes.len());
     inner.packed.keep(sealed);
-    inner.observer.proposed(count, bytes.len());
     running.raft.write(Payload(bytes)).with_leader(committed(office)).responder(then).await.is_ok()
 }
 

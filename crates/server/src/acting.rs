@@ -1,12 +1,13 @@
-//! What the executor sees of this node: the state that was applied here, and a log that takes commands.
+//! What the executor sees of this node: the state that was applied here, and a log that takes commands. And what the log asks of the
+//! executor before it takes others.
 //!
 //! Not here: when something is claimed or called (`loadline-executor`), and how long a leadership lasts (`leading`).
 
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use loadline_executor::{Group, NotRecorded};
-use loadline_raft_node::Node;
+use loadline_executor::{Executor, Group, NotRecorded};
+use loadline_raft_node::{Foresight, Node};
 use loadline_state_machine::{Actor, Command, LogIndex, Receipt, Request, State};
 
 use crate::proposals::Proposals;
@@ -22,8 +23,12 @@ pub(crate) struct NodeGroup {
 impl NodeGroup {
     /// `name` is that of this node, for the audit log.
     pub(crate) fn new(name: &str, node: Node, proposals: Proposals) -> NodeGroup {
-        NodeGroup { node, proposals, actor: Actor::node(format!("node {name}"), "executor") }
+        NodeGroup { node, proposals, actor: actor(name) }
     }
+}
+
+fn actor(name: &str) -> Actor {
+    Actor::node(format!("node {name}"), "executor")
 }
 
 impl Group for NodeGroup {
@@ -58,5 +63,28 @@ impl Group for NodeGroup {
             let recorded = self.proposals.propose(request).await;
             recorded.map_err(|error| NotRecorded { reason: error.to_string() })
         })
+    }
+}
+
+/// What the executor of this node claims as soon as it can be foreseen.
+#[derive(Debug)]
+pub(crate) struct ClaimsAhead {
+    executor: Executor,
+    actor: Actor,
+}
+
+impl ClaimsAhead {
+    pub(crate) fn new(name: &str, executor: Executor) -> ClaimsAhead {
+        ClaimsAhead { executor, actor: actor(name) }
+    }
+}
+
+impl Foresight for ClaimsAhead {
+    fn may_follow(&self, command: &Command) -> bool {
+        Executor::may_act_after(command)
+    }
+
+    fn follow(&self, state: &State) -> Vec<Request> {
+        self.executor.claims_ahead(state, &self.actor)
     }
 }

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use loadline_mutants::Mutant;
 use loadline_state_machine::{
-    Action, ActionStatus, Answer, ClusterId, Command, Epoch, LogIndex, Outcome, Receipt, Rejection, ScalingRejection,
-    Span, State, Time,
+    Action, ActionStatus, Answer, ClusterId, Epoch, LogIndex, Outcome, Receipt, Rejection, ScalingRejection, Span,
+    State, Time,
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::ahead::claim;
 use super::breaker::doubled;
 use super::lane::{Lane, Slot};
 use crate::{Alarm, CallEnding, CallError, ClusterAddress, Executor, Note, Order, Step, Tenure};
@@ -43,6 +44,14 @@ pub(super) struct Parting {
     pub(super) not_before: Option<Time>,
 }
 
+/// Where a way begins.
+pub(super) enum Begin {
+    /// With a claim, for which there may be a slot already, or with a look at what may have been called.
+    AsItStands(Option<Slot>),
+    /// With the call: the claim went ahead, and the state shows it.
+    Call(Slot),
+}
+
 /// What may be done next.
 pub(super) enum Next {
     /// Claim it and call. The slot is there already if it was free.
@@ -63,10 +72,12 @@ enum Claimed {
 }
 
 impl Course {
-    pub(super) async fn run(mut self, slot: Option<Slot>) -> Parting {
-        let mut next = match self.action.status.is_in_flight() && !Mutant::TakeOverWithoutReadBack.is_on() {
-            true => Next::ReadBack { begun_by: self.begun_by() },
-            false => Next::Send(slot),
+    pub(super) async fn run(mut self, begin: Begin) -> Parting {
+        let may_have_been_called = self.action.status.is_in_flight() && !Mutant::TakeOverWithoutReadBack.is_on();
+        let mut next = match begin {
+            Begin::Call(slot) => self.call_claimed(slot).await,
+            Begin::AsItStands(_) if may_have_been_called => Next::ReadBack { begun_by: self.begun_by() },
+            Begin::AsItStands(slot) => Next::Send(slot),
         };
         loop {
             next = match next {
@@ -118,16 +129,13 @@ impl Course {
             Claimed::No(not_before) => return Next::Part(not_before),
             Claimed::NotAgain(outcome) => return self.record(outcome).await,
         }
-        self.witness(Step::AfterClaim).await;
-        self.call(slot).await
+        self.call_claimed(slot).await
     }
 
     /// Puts the intent into the log. Only an answer that says "claimed" allows the call.
     async fn claim(&self) -> Claimed {
         let attempt = self.action.attempt.saturating_add(1);
-        let backend = self.name().to_owned();
-        let parameters = self.action.parameters(&backend);
-        let claim = Command::ClaimAction { action: self.action.id, epoch: self.epoch(), attempt, backend, parameters };
+        let claim = claim(&self.action, &self.tenure, self.name());
         self.executor.witness.says(&claim);
         let mut failures = 0;
         loop {
@@ -218,7 +226,8 @@ impl Course {
     }
 
     /// Makes the call for a claim that is in the log.
-    async fn call(&mut self, slot: Slot) -> Next {
+    async fn call_claimed(&mut self, slot: Slot) -> Next {
+        self.witness(Step::AfterClaim).await;
         let order = self.order(&self.action);
         self.witness(Step::BeforeLeaseCheck).await;
         let mut waited = false;

@@ -238,6 +238,10 @@ impl Slot {
         Slot { lane: Arc::clone(lane), _permit: permit, probes }
     }
 
+    pub(super) fn lane(&self) -> Arc<Lane> {
+        Arc::clone(&self.lane)
+    }
+
     /// What came of the call, as far as it says whether the backend answers.
     pub(super) fn used<T>(mut self, answer: &Result<T, CallError>) {
         self.probes = false;

@@ -3,9 +3,11 @@
 //! - Here: what is begun, and when. Nothing is remembered that the state does not say; a duty that begins in the middle of
 //!   things finds the same work as one that was there from the beginning.
 //! - [`course`]: the way of one action; [`settling`]: the part of it that comes after a call. [`lane`]: one backend under this leadership. [`breaker`]: whether it is called at all.
+//! - [`ahead`]: claims that go into the log with what makes them possible, before the state shows that there is something to claim.
 //!
 //! Everything runs inside the one future of the duty. When the leadership ends it is dropped, and every call with it.
 
+mod ahead;
 mod breaker;
 mod course;
 mod lane;
@@ -22,9 +24,12 @@ use loadline_state_machine::{Action, ActionId, ClusterId, Command, LogIndex, Sta
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+pub(crate) use ahead::Ahead;
+use ahead::AtWork;
+
 use crate::{Duty, Executor, Note, Tenure};
-use course::{Course, Parting};
-use lane::{Lane, Slot};
+use course::{Begin, Course, Parting};
+use lane::Lane;
 
 /// Carries out what the state says is to be done, for as long as this node leads.
 #[derive(Clone, Debug)]
@@ -51,14 +56,12 @@ impl Duty for Acting {
 /// The duty at work under one leadership.
 struct Work<'a> {
     executor: &'a Executor,
-    tenure: Tenure,
+    /// The leadership, its lanes, and who is at which cluster.
+    at_work: Arc<AtWork>,
     began: Instant,
-    lanes: BTreeMap<String, Arc<Lane>>,
     /// Something about a lane has changed.
     news: Arc<Notify>,
     courses: FuturesUnordered<BoxFuture<'a, Parting>>,
-    /// One call per cluster: a second one before the first has settled could act on a replica that is about to go.
-    busy: BTreeSet<ClusterId>,
     /// Actions that need not be looked at before a certain moment of the log.
     resting: BTreeMap<ActionId, Time>,
     /// Clusters of which it was said that they live nowhere that this node can reach.
@@ -71,35 +74,44 @@ impl<'a> Work<'a> {
     fn begin(executor: &'a Executor, tenure: Tenure) -> Work<'a> {
         let news = Arc::new(Notify::new());
         let lanes = executor.backends.iter();
+        let lanes: BTreeMap<String, Arc<Lane>> =
+            lanes.map(|(name, backend)| (name.to_owned(), Lane::new(executor, name, backend, &news))).collect();
         Work {
             executor,
-            tenure,
+            at_work: executor.ahead.begin(tenure, lanes),
             began: Instant::now(),
-            lanes: lanes.map(|(name, backend)| (name.to_owned(), Lane::new(executor, name, backend, &news))).collect(),
             news,
             courses: FuturesUnordered::new(),
-            busy: BTreeSet::new(),
             resting: BTreeMap::new(),
             unreached: BTreeSet::new(),
             describing: None,
         }
     }
 
+    fn tenure(&self) -> &Tenure {
+        &self.at_work.tenure
+    }
+
+    fn lanes(&self) -> &BTreeMap<String, Arc<Lane>> {
+        &self.at_work.lanes
+    }
+
     async fn run(mut self) {
         let mut fences: FuturesUnordered<_> =
-            self.lanes.values().map(|lane| Arc::clone(lane).keep_fenced(self.tenure.clone())).collect();
+            self.lanes().values().map(|lane| Arc::clone(lane).keep_fenced(self.tenure().clone())).collect();
         let news = Arc::clone(&self.news);
         loop {
             let looked_at = Instant::now();
             let state = self.executor.group.state();
             // Before our announcement is applied here, the state may lack what the last leader recorded; after the next
             // one, it is no longer ours to act on.
-            if state.epoch() == Some(self.tenure.epoch()) {
+            if state.epoch() == Some(self.tenure().epoch()) {
                 self.begin_what_is_due(&state);
                 self.describe_what_is_new(&state);
             }
             // One that would have let somebody in already has nobody to let in.
-            let let_in_at = self.lanes.values().filter_map(|lane| lane.lets_in_at()).filter(|at| *at > looked_at).min();
+            let let_in_at =
+                self.lanes().values().filter_map(|lane| lane.lets_in_at()).filter(|at| *at > looked_at).min();
             let breaker = async {
                 match let_in_at {
                     Some(at) => sleep_until(at).await,
@@ -119,7 +131,7 @@ impl<'a> Work<'a> {
     }
 
     fn part(&mut self, parting: Parting) {
-        self.busy.remove(&parting.cluster);
+        self.at_work.turns().end(parting.cluster);
         if let Some(not_before) = parting.not_before {
             self.resting.insert(parting.action, not_before);
         }
@@ -127,20 +139,28 @@ impl<'a> Work<'a> {
 
     fn begin_what_is_due(&mut self, state: &State) {
         self.resting.retain(|action, not_before| state.action(*action).is_some() && *not_before > state.now());
+        // Before everything else: in the state they look like claims of which nobody knows whether they were called.
+        let claimed_ahead = self.at_work.turns().take_claimed(state, self.tenure());
+        for (action, slot) in claimed_ahead {
+            self.start(slot.lane(), &action, Begin::Call(slot));
+        }
         // What may have been called comes first, whatever the brakes say: somebody has to find out.
         for action in state.actions_in_flight() {
-            if let Some(lane) = self.free_lane(state, action) {
-                self.start(lane, action, None);
+            if let Some(lane) = self.free_lane(state, action)
+                && self.at_work.turns().begin(action.cluster)
+            {
+                self.start(lane, action, Begin::AsItStands(None));
             }
         }
         // To see whose turn it is costs a look at every action there is.
-        let any_room = self.lanes.values().any(|lane| lane.has_room());
+        let any_room = self.lanes().values().any(|lane| lane.has_room());
         let pending = any_room.then(|| state.claimable_actions()).into_iter().flatten();
         for action in pending.filter(|action| !action.status.is_in_flight()) {
             if let Some(lane) = self.free_lane(state, action)
                 && let Some(slot) = lane.try_slot()
+                && self.at_work.turns().begin(action.cluster)
             {
-                self.start(lane, action, Some(slot));
+                self.start(lane, action, Begin::AsItStands(Some(slot)));
             }
         }
         self.tell_of_unreached(state);
@@ -148,23 +168,23 @@ impl<'a> Work<'a> {
 
     /// The lane for an action that can be worked on now.
     fn free_lane(&self, state: &State, action: &Action) -> Option<Arc<Lane>> {
-        if self.busy.contains(&action.cluster) || self.resting.contains_key(&action.id) {
+        if self.at_work.turns().is_taken(action.cluster) || self.resting.contains_key(&action.id) {
             return None;
         }
-        let lane = self.lanes.get(state.backend_for(action)?)?;
+        let lane = self.lanes().get(state.backend_for(action)?)?;
         lane.quiet_since().map(|_| Arc::clone(lane))
     }
 
-    fn start(&mut self, lane: Arc<Lane>, action: &Action, slot: Option<Slot>) {
-        self.busy.insert(action.cluster);
+    /// Whoever calls this has the turn.
+    fn start(&mut self, lane: Arc<Lane>, action: &Action, begin: Begin) {
         let course = Course {
             executor: self.executor.clone(),
-            tenure: self.tenure.clone(),
+            tenure: self.tenure().clone(),
             lane,
             action: action.clone(),
             duty_began: self.began,
         };
-        self.courses.push(Box::pin(course.run(slot)));
+        self.courses.push(Box::pin(course.run(begin)));
     }
 
     /// What is planned must be the same on every node, and only who calls a backend knows what it can do. So it is put into the log
@@ -173,18 +193,18 @@ impl<'a> Work<'a> {
         if self.describing.is_some() {
             return;
         }
-        let fenced = self.lanes.values().filter(|lane| lane.quiet_since().is_some());
+        let fenced = self.lanes().values().filter(|lane| lane.quiet_since().is_some());
         let keeps = |lane: &Lane| lane.backend.capabilities().checkpoints;
         let mut news = fenced.filter(|lane| keeps(lane) != state.keeps_checkpoints(&lane.name));
         let Some(lane) = news.next() else { return };
         let again_in = self.executor.settings.acting.retry_longest;
-        if !self.tenure.may_act() {
+        if !self.tenure().may_act() {
             // Nothing else says when the lease is back, and there may be no action for a long time.
             self.describing = Some(Box::pin(tokio::time::sleep(again_in)));
             return;
         }
         let command = Command::DescribeBackend {
-            epoch: self.tenure.epoch(),
+            epoch: self.tenure().epoch(),
             backend: lane.name.clone(),
             checkpoints: keeps(lane),
         };
@@ -202,9 +222,11 @@ impl<'a> Work<'a> {
 
     /// Says once, for each cluster that has something to do, that nobody here can do it.
     fn tell_of_unreached(&mut self, state: &State) {
-        for action in state.actions().filter(|action| !self.busy.contains(&action.cluster)) {
+        let at_work = Arc::clone(&self.at_work);
+        for action in state.actions().filter(|action| !at_work.turns().is_taken(action.cluster)) {
             let backend = state.backend_for(action);
-            if backend.is_some_and(|backend| self.lanes.contains_key(backend)) || !self.unreached.insert(action.cluster)
+            if backend.is_some_and(|backend| at_work.lanes.contains_key(backend))
+                || !self.unreached.insert(action.cluster)
             {
                 continue;
             }

@@ -49,12 +49,24 @@ struct Inner {
     leader: u64,
     faults: Faults,
     proposals: u64,
+    /// The executors of those who may lead, when the log asks them what follows from an entry.
+    foreseeing: BTreeMap<u64, Executor>,
+    claims_ahead: u64,
     /// Every time that an action was settled.
     settled: BTreeMap<ActionId, Vec<Action>>,
     planned: BTreeMap<ActionId, Action>,
     /// Claims that were accepted, with the epoch that was the current one.
     claims: Vec<(ActionId, Epoch, Epoch)>,
     receipts: Vec<Receipt>,
+}
+
+impl Inner {
+    /// What may happen to the next proposal, and the hundredth that says what does.
+    fn draw(&mut self) -> (Faults, u64) {
+        self.proposals += 1;
+        let text = format!("{} proposal {}", self.faults.seed, self.proposals);
+        (self.faults, u64::from(Hash::of(text.as_bytes()).0[0]) * 100 / 256)
+    }
 }
 
 impl std::fmt::Debug for Model {
@@ -71,6 +83,8 @@ impl Model {
             leader: 0,
             faults: Faults::default(),
             proposals: 0,
+            foreseeing: BTreeMap::new(),
+            claims_ahead: 0,
             settled: BTreeMap::new(),
             planned: BTreeMap::new(),
             claims: vec![],
@@ -101,15 +115,55 @@ impl Model {
         Arc::clone(&self.inner().state)
     }
 
-    pub fn apply(&self, actor: &str, commands: Vec<Command>) -> Receipt {
+    pub fn apply(self: &Arc<Model>, actor: &str, commands: Vec<Command>) -> Receipt {
         let mut inner = self.inner();
-        let millis = u64::try_from(self.began.elapsed().as_millis()).unwrap();
-        let stamped_at = NOON + Span::from_millis(millis);
         let request = Request { actor: Actor::new(actor, "model"), request_id: None, commands };
-        let sealed = Sealed::seal(Entry { stamped_at, requests: vec![request] });
+        let follows = self.foreseen(&inner, &request);
+        let receipt = self.apply_entry(&mut inner, vec![request]).remove(0);
+        inner.receipts.push(receipt.clone());
+        if !follows.is_empty() {
+            self.add_claims(&mut inner, follows);
+        }
+        receipt
+    }
+
+    fn seal(&self, requests: Vec<Request>) -> Sealed {
+        let millis = u64::try_from(self.began.elapsed().as_millis()).unwrap();
+        Sealed::seal(Entry { stamped_at: NOON + Span::from_millis(millis), requests })
+    }
+
+    /// What the leader would have follow. It is asked after every command: more often than it has to be.
+    fn foreseen(&self, inner: &Inner, request: &Request) -> Vec<Request> {
+        let Some(executor) = inner.foreseeing.get(&inner.leader) else { return vec![] };
+        let mut fork = State::clone(&inner.state);
+        let index = LogIndex(fork.applied().0 + 1);
+        apply(&mut fork, index, &self.seal(vec![request.clone()]));
+        executor.claims_ahead(&fork, &Actor::new("ahead", "model"))
+    }
+
+    /// Claims that went ahead are lost and come late like everything else. Nobody waits for them.
+    fn add_claims(self: &Arc<Model>, inner: &mut Inner, claims: Vec<Request>) {
+        let (faults, drawn) = inner.draw();
+        if drawn < faults.lost_percent {
+            return;
+        }
+        if drawn < faults.lost_percent + faults.late_percent {
+            let model = Arc::clone(self);
+            tokio::spawn(async move {
+                sleep(Duration::from_millis(drawn * drawn)).await;
+                model.apply_entry(&mut model.inner(), claims);
+            });
+            return;
+        }
+        inner.claims_ahead += claims.len() as u64;
+        self.apply_entry(inner, claims);
+    }
+
+    fn apply_entry(&self, inner: &mut Inner, requests: Vec<Request>) -> Vec<Receipt> {
+        let sealed = self.seal(requests);
         let mut state = State::clone(&inner.state);
         let index = LogIndex(state.applied().0 + 1);
-        let mut applied = apply(&mut state, index, &sealed);
+        let applied = apply(&mut state, index, &sealed);
         for event in &applied.events {
             match event {
                 Event::ActionSettled { action, .. } => {
@@ -124,25 +178,33 @@ impl Model {
             }
         }
         inner.state = Arc::new(state);
-        let receipt = applied.receipts.remove(0);
-        inner.receipts.push(receipt.clone());
         self.applied.send_replace(index);
-        receipt
+        applied.receipts
+    }
+
+    /// One entry with these requests.
+    pub fn record(&self, requests: Vec<Request>) -> Vec<Receipt> {
+        self.apply_entry(&mut self.inner(), requests)
+    }
+
+    /// How many claims went into the log right behind what made them possible.
+    pub fn claims_ahead(&self) -> u64 {
+        self.inner().claims_ahead
     }
 
     /// One command that must be accepted.
-    pub fn must(&self, command: Command) -> Receipt {
+    pub fn must(self: &Arc<Model>, command: Command) -> Receipt {
         let receipt = self.apply("alice", vec![command]);
         assert!(receipt.result.is_ok(), "{receipt:?}");
         receipt
     }
 
-    pub fn set(&self, name: &str, value: &str) {
+    pub fn set(self: &Arc<Model>, name: &str, value: &str) {
         self.must(Command::SetSetting { name: name.to_owned(), value: value.to_owned(), etag: None });
     }
 
     /// Announces a leader, whose epoch is answered.
-    pub fn elect(&self, node: u64) -> Epoch {
+    pub fn elect(self: &Arc<Model>, node: u64) -> Epoch {
         let term = {
             let mut inner = self.inner();
             inner.term += 1;
@@ -158,7 +220,7 @@ impl Model {
     }
 
     /// Sizes, settings that leave no pauses, and these clusters, all living on [`PLACE`].
-    pub fn furnish(&self, clusters: usize) -> Vec<ClusterId> {
+    pub fn furnish(self: &Arc<Model>, clusters: usize) -> Vec<ClusterId> {
         self.elect(1);
         for (name, value) in [
             ("enable_auto_scaling", "true"),
@@ -180,7 +242,7 @@ impl Model {
         (0..clusters).map(|number| self.add_cluster(&format!("demo{number}"), None)).collect()
     }
 
-    pub fn add_cluster(&self, name: &str, backend: Option<&str>) -> ClusterId {
+    pub fn add_cluster(self: &Arc<Model>, name: &str, backend: Option<&str>) -> ClusterId {
         self.must(Command::CreateCluster { name: name.to_owned() });
         if let Some(backend) = backend {
             let backend = Some(backend.to_owned());
@@ -190,7 +252,7 @@ impl Model {
     }
 
     /// From now on the cluster wants one replica of this size.
-    pub fn want(&self, cluster: &str, size: &str) {
+    pub fn want(self: &Arc<Model>, cluster: &str, size: &str) {
         let target = TargetName::Cluster(cluster.to_owned());
         let kind = StrategyKind::TargetSize;
         let options = Options::default().with("size", size).with("cooldown_s", 0);
@@ -272,12 +334,7 @@ impl Group for Member {
     fn record(&self, commands: Vec<Command>) -> BoxFuture<'_, Result<Receipt, NotRecorded>> {
         Box::pin(async move {
             let lost = |reason: &str| Err(NotRecorded { reason: reason.to_owned() });
-            let (faults, drawn) = {
-                let mut inner = self.model.inner();
-                inner.proposals += 1;
-                let text = format!("{} proposal {}", inner.faults.seed, inner.proposals);
-                (inner.faults, u64::from(Hash::of(text.as_bytes()).0[0]) * 100 / 256)
-            };
+            let (faults, drawn) = self.model.inner().draw();
             sleep(Duration::from_millis(1 + drawn % 5)).await;
             if !self.model.leads(self.id) && !self.speaks_late.load(Ordering::SeqCst) {
                 return lost("not the leader");
@@ -349,6 +406,16 @@ impl Node {
         let leadership = Leadership::new(epoch, move || lease.load(Ordering::SeqCst));
         self.leadership.send(Some(leadership)).unwrap();
         epoch
+    }
+
+    /// From now on the log asks this node what is to follow, while it leads.
+    pub fn foresees(&self) {
+        self.model.inner().foreseeing.insert(self.id, self.executor.clone());
+    }
+
+    /// What it would have follow the entry that left this state.
+    pub fn claims_ahead(&self, state: &State) -> Vec<Request> {
+        self.executor.claims_ahead(state, &Actor::new("ahead", "model"))
     }
 
     /// Its lease is over; it does not know yet that it is not the leader any more.
