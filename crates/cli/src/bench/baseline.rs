@@ -26,6 +26,8 @@ pub(super) struct Yardstick {
     calls: HealthClient<Channel>,
     synced: Times,
     answered: Times,
+    /// A few of both in a row, after a rest in which the processors went to sleep.
+    rested: Times,
     /// Ends the server with it.
     _server: std::sync::mpsc::Sender<()>,
 }
@@ -64,13 +66,13 @@ impl Yardstick {
             .await
             .map_err(|error| Failed::new(Exit::Failure, format!("loopback cannot be measured: {error}")))?;
         let calls = HealthClient::new(channel);
-        let (synced, answered) = (Times::default(), Times::default());
-        Ok(Yardstick { files, bytes: vec![0x5a; bytes], calls, synced, answered, _server: server })
+        let (synced, answered, rested) = (Times::default(), Times::default(), Times::default());
+        Ok(Yardstick { files, bytes: vec![0x5a; bytes], calls, synced, answered, rested, _server: server })
     }
 
     /// What comes from now on is another benchmark's. A quiet minute of the one before is no measure for it.
     pub(super) fn begin(&mut self) {
-        for times in [&mut self.synced, &mut self.answered] {
+        for times in [&mut self.synced, &mut self.answered, &mut self.rested] {
             times.begins = times.all.len();
         }
     }
@@ -80,9 +82,43 @@ impl Yardstick {
         syncs * self.synced.p50_ms() + round_trips * self.answered.p50_ms()
     }
 
+    /// What was measured after a rest while this benchmark was under way. It must have been.
+    pub(super) fn rested_ms(&self) -> f64 {
+        self.rested.p50_ms()
+    }
+
     /// One more round of both, each for so long.
     pub(super) async fn measure(&mut self, lasts: Duration) -> Result<(), Failed> {
         let until = Instant::now() + lasts;
+        let synced = self.sync(Some(until)).await?;
+        self.synced.all.extend(synced);
+        let until = Instant::now() + lasts;
+        while Instant::now() < until {
+            let took = self.call().await?;
+            self.answered.all.push(took);
+        }
+        Ok(())
+    }
+
+    /// Rests, then goes there and back so many times, with a sync in each gap, as one thing that follows from another does. So often.
+    pub(super) async fn measure_rested(&mut self, count: u32, rest: Duration, round_trips: u32) -> Result<(), Failed> {
+        for _ in 0..count {
+            tokio::time::sleep(rest).await;
+            let mut took = self.call().await?;
+            for _ in 1..round_trips {
+                let mut synced = self.sync(None).await?;
+                synced.sort_unstable();
+                // Most of them have it.
+                took += synced[WRITERS / 2];
+                took += self.call().await?;
+            }
+            self.rested.all.push(took);
+        }
+        Ok(())
+    }
+
+    /// Appends and syncs, by all writers at once, until then or once. How long it took, every time.
+    async fn sync(&self, until: Option<Instant>) -> Result<Vec<Duration>, Failed> {
         let files = self.files.iter().map(File::try_clone).collect::<Result<Vec<File>, _>>()?;
         let bytes = self.bytes.clone();
         let syncing = tokio::task::spawn_blocking(move || {
@@ -94,22 +130,25 @@ impl Yardstick {
             })
         });
         let broke = |_| Failed::new(Exit::Failure, "a writer of the baseline broke down");
+        let mut all = Vec::new();
         for took in syncing.await.map_err(|error| Failed::new(Exit::Failure, error.to_string()))? {
-            self.synced.all.extend(took.map_err(broke)??);
+            all.extend(took.map_err(broke)??);
         }
-        let until = Instant::now() + lasts;
-        while Instant::now() < until {
-            let began = Instant::now();
-            let asked = self.calls.check(HealthCheckRequest { service: String::new() }).await;
-            asked.map_err(|status| Failed::new(Exit::Failure, format!("loopback: {}", status.message())))?;
-            self.answered.all.push(began.elapsed());
-        }
-        Ok(())
+        Ok(all)
+    }
+
+    /// There and back.
+    async fn call(&mut self) -> Result<Duration, Failed> {
+        let began = Instant::now();
+        let asked = self.calls.check(HealthCheckRequest { service: String::new() }).await;
+        asked.map_err(|status| Failed::new(Exit::Failure, format!("loopback: {}", status.message())))?;
+        Ok(began.elapsed())
     }
 
     pub(super) fn baseline(&self, etcd_version: Option<String>) -> Baseline {
-        let (synced, answered) = (&self.synced.all, &self.answered.all);
+        let (synced, answered, rested) = (&self.synced.all, &self.answered.all, &self.rested.all);
         Baseline {
+            rested_p50_ms: (!rested.is_empty()).then(|| at(rested, 50)),
             fdatasync_p50_ms: at(synced, 50),
             fdatasync_p99_ms: at(synced, 99),
             round_trip_p50_ms: at(answered, 50),
@@ -119,14 +158,14 @@ impl Yardstick {
     }
 }
 
-fn sync_until(mut file: File, bytes: &[u8], until: Instant) -> std::io::Result<Vec<Duration>> {
+fn sync_until(mut file: File, bytes: &[u8], until: Option<Instant>) -> std::io::Result<Vec<Duration>> {
     let mut took = Vec::new();
     loop {
         let began = Instant::now();
         file.write_all(bytes)?;
         file.sync_data()?;
         took.push(began.elapsed());
-        if Instant::now() >= until {
+        if until.is_none_or(|until| Instant::now() >= until) {
             return Ok(took);
         }
     }
@@ -169,6 +208,20 @@ mod tests {
         let baseline = yardstick.baseline(None);
         assert!(baseline.fdatasync_p50_ms > 0.0 && baseline.round_trip_p50_ms > 0.0, "{baseline:?}");
         assert!(yardstick.floor_ms(1.0, 2.0) > baseline.round_trip_p50_ms * 2.0);
+        assert!(baseline.rested_p50_ms.is_none(), "nobody rested");
+    }
+
+    #[tokio::test]
+    async fn after_a_rest_a_few_of_both_are_measured_in_a_row() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut yardstick = Yardstick::new(folder.path(), 256).await.expect("a yardstick");
+        let (rest, began) = (Duration::from_millis(5), Instant::now());
+        yardstick.measure_rested(4, rest, 3).await.expect("measured");
+        assert!(began.elapsed() >= rest * 4, "{:?}", began.elapsed());
+        assert_eq!((yardstick.rested.all.len(), yardstick.synced.all.len(), yardstick.answered.all.len()), (4, 0, 0));
+        assert!(yardstick.rested_ms() > 0.0 && yardstick.baseline(None).rested_p50_ms == Some(yardstick.rested_ms()));
+        let written = yardstick.files[0].metadata().expect("a file").len();
+        assert_eq!(written, 256 * 2 * 4, "a sync in every gap");
     }
 
     #[tokio::test]
