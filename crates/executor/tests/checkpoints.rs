@@ -22,7 +22,7 @@ fn script(checkpoints: bool) -> Script {
 }
 
 /// A cluster that falls asleep as soon as a collector says that nobody uses it.
-fn sleeper(model: &Model) -> ClusterId {
+fn sleeper(model: &Arc<Model>) -> ClusterId {
     let cluster = model.furnish(1)[0];
     let target = TargetName::Cluster("demo0".to_owned());
     let options = Options::default().with("idle_after_s", 3_600).with("cooldown_s", 0);
@@ -32,7 +32,7 @@ fn sleeper(model: &Model) -> ClusterId {
 }
 
 /// A collector says for the first time that nobody has used it for two hours; before, nobody knew.
-fn falls_asleep(model: &Model) {
+fn falls_asleep(model: &Arc<Model>) {
     let seen = Seen::Activity { idle_for: Some(Span::from_hours(2)) };
     let observations = vec![Observation { age: Span::from_millis(0), seen }];
     let clusters = vec![ClusterReport { cluster: ClusterRef::Name("demo0".to_owned()), observations }];

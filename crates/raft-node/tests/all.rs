@@ -5,6 +5,7 @@
 mod agreement;
 mod common;
 mod disk_reserve;
+mod foresight;
 mod founding;
 mod history;
 mod membership;
