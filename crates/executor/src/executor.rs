@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use loadline_state_machine::{Actor, ClusterId, Command, Request, State};
+use loadline_state_machine::ClusterId;
 use tokio::sync::Notify;
 
 use crate::acting::Ahead;
-use crate::{Acting, Backends, Duties, Group, Note, Noting, Observing, Unnoted, Unwatched, Witness};
+use crate::{Acting, Backends, ClaimsAhead, Duties, Group, Note, Noting, Observing, Unnoted, Unwatched, Witness};
 
 /// Everything that acts for one group on this node. It makes the two duties; between leaderships nothing of it runs.
 #[derive(Clone, Debug)]
@@ -121,16 +121,9 @@ impl Executor {
         self
     }
 
-    /// Whether an action may have to be carried out after this command. If so, it is worth asking for [`Executor::claims_ahead`].
-    pub fn may_act_after(command: &Command) -> bool {
-        Ahead::may_follow(command)
-    }
-
-    /// The claims that this executor would make when it sees this state, for whoever leads and is about to put the entry into the
-    /// log that leaves it: they may go right behind that entry. Whether they get there shows in the state, and only then is
-    /// anything called.
-    pub fn claims_ahead(&self, state: &State, actor: &Actor) -> Vec<Request> {
-        self.ahead.claims(state, actor, &*self.witness)
+    /// The claims that it would make, for whoever fills the log.
+    pub fn claims_ahead(&self) -> ClaimsAhead {
+        ClaimsAhead::new(self.ahead.clone(), Arc::clone(&self.witness))
     }
 
     /// The duty that carries out actions.

@@ -22,7 +22,7 @@ mod observing;
 mod registry;
 mod steps;
 
-pub use acting::Acting;
+pub use acting::{Acting, ClaimsAhead};
 pub use backend::{
     Answering, Backend, CallError, Capabilities, ClusterAddress, Found, ObservedHydration, ObservedReplica, Order,
 };

@@ -14,7 +14,7 @@ use loadline_state_machine::{self as state_machine, Command, LogIndex, Request, 
 
 use crate::node::Inner;
 
-/// Knows what is to follow.
+/// Knows what is to follow. The node keeps it, so it must not keep the node.
 pub trait Foresight: fmt::Debug + Send + Sync + 'static {
     /// Whether something could have to follow such a command. Applying an entry twice is not worth it for anything else.
     fn may_follow(&self, command: &Command) -> bool;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use loadline_executor::{Executor, Group, NotRecorded};
+use loadline_executor::{ClaimsAhead, Group, NotRecorded};
 use loadline_raft_node::{Foresight, Node};
 use loadline_state_machine::{Actor, Command, LogIndex, Receipt, Request, State};
 
@@ -68,23 +68,24 @@ impl Group for NodeGroup {
 
 /// What the executor of this node claims as soon as it can be foreseen.
 #[derive(Debug)]
-pub(crate) struct ClaimsAhead {
-    executor: Executor,
+pub(crate) struct Claiming {
+    claims: ClaimsAhead,
     actor: Actor,
 }
 
-impl ClaimsAhead {
-    pub(crate) fn new(name: &str, executor: Executor) -> ClaimsAhead {
-        ClaimsAhead { executor, actor: actor(name) }
+impl Claiming {
+    /// `name` is that of this node, for the audit log.
+    pub(crate) fn new(name: &str, claims: ClaimsAhead) -> Claiming {
+        Claiming { claims, actor: actor(name) }
     }
 }
 
-impl Foresight for ClaimsAhead {
+impl Foresight for Claiming {
     fn may_follow(&self, command: &Command) -> bool {
-        Executor::may_act_after(command)
+        ClaimsAhead::may_follow(command)
     }
 
     fn follow(&self, state: &State) -> Vec<Request> {
-        self.executor.claims_ahead(state, &self.actor)
+        self.claims.after(state, &self.actor)
     }
 }

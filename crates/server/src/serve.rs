@@ -18,7 +18,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic_health::ServingStatus;
 use tracing::{info, warn};
 
-use crate::acting::{ClaimsAhead, NodeGroup};
+use crate::acting::{Claiming, NodeGroup};
 use crate::config::{BackendProblem, ServerConfig, Trust};
 use crate::grpc::admin::AdminService;
 use crate::grpc::audit::AuditService;
@@ -175,7 +175,7 @@ where
     let executor = Executor::new(Arc::new(group), world.backends)
         .witnessed_by(world.witness)
         .noted_by(Arc::clone(&metrics.backends) as Arc<dyn Noting>);
-    node.foresee(Arc::new(ClaimsAhead::new(&config.name, executor.clone())));
+    node.foresee(Arc::new(Claiming::new(&config.name, executor.claims_ahead())));
     let http_endpoint = http_endpoint(&config, listeners.http.local_addr().ok());
     info!(
         name = config.name,

@@ -21,7 +21,15 @@ use crate::{Tenure, Witness};
 /// With more actions than that a reaction waits for others anyway, and looking at all of them would hold up the log.
 const LOOKED_AT_MAX: usize = 64;
 
-/// See the module's header. Between leaderships nobody is at work, and nothing is forecast.
+/// What an executor would claim, for whoever leads and is about to put an entry into the log. It holds nothing of the group, which may
+/// hold it.
+#[derive(Clone, Debug)]
+pub struct ClaimsAhead {
+    ahead: Ahead,
+    witness: Arc<dyn Witness>,
+}
+
+/// Where the duty says that it is at work. Between leaderships nobody is, and nothing is forecast.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ahead(Arc<Mutex<Weak<AtWork>>>);
 
@@ -108,9 +116,15 @@ impl Ahead {
         *self.lock() = Arc::downgrade(&at_work);
         at_work
     }
+}
 
-    /// Whether an action may have to be carried out after this command, so that it is worth to look.
-    pub(crate) fn may_follow(command: &Command) -> bool {
+impl ClaimsAhead {
+    pub(crate) fn new(ahead: Ahead, witness: Arc<dyn Witness>) -> ClaimsAhead {
+        ClaimsAhead { ahead, witness }
+    }
+
+    /// Whether an action may have to be carried out after this command, so that it is worth to ask.
+    pub fn may_follow(command: &Command) -> bool {
         matches!(
             command,
             Command::ReportSignals { .. }
@@ -125,12 +139,13 @@ impl Ahead {
         )
     }
 
-    /// The claims that are to go into the log right behind the entry that leaves this state.
-    pub(crate) fn claims(&self, state: &State, actor: &Actor, witness: &dyn Witness) -> Vec<Request> {
+    /// The claims that are to go into the log right behind the entry that leaves this state. Whether they get there shows in the state,
+    /// and only then is anything called.
+    pub fn after(&self, state: &State, actor: &Actor) -> Vec<Request> {
         if state.action_count() == 0 || state.action_count() > LOOKED_AT_MAX {
             return Vec::new();
         }
-        let Some(at_work) = self.lock().upgrade() else { return Vec::new() };
+        let Some(at_work) = self.ahead.lock().upgrade() else { return Vec::new() };
         let AtWork { tenure, lanes, .. } = &*at_work;
         if state.epoch() != Some(tenure.epoch()) || !tenure.may_act() {
             return Vec::new();
@@ -151,7 +166,7 @@ impl Ahead {
                 continue;
             }
             let Some(slot) = lane.try_slot() else { continue };
-            request.commands.iter().for_each(|claim| witness.says(claim));
+            request.commands.iter().for_each(|claim| self.witness.says(claim));
             let ahead = ClaimAhead { action: action.id, attempt: action.attempt + 1, expected_at, slot };
             turns.claims.insert(action.cluster, ahead);
             claims.push(request);

@@ -26,6 +26,7 @@ use tokio::time::{Instant, sleep_until};
 
 pub(crate) use ahead::Ahead;
 use ahead::AtWork;
+pub use ahead::ClaimsAhead;
 
 use crate::{Duty, Executor, Note, Tenure};
 use course::{Begin, Course, Parting};

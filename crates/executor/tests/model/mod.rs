@@ -138,7 +138,7 @@ impl Model {
         let mut fork = State::clone(&inner.state);
         let index = LogIndex(fork.applied().0 + 1);
         apply(&mut fork, index, &self.seal(vec![request.clone()]));
-        executor.claims_ahead(&fork, &Actor::new("ahead", "model"))
+        executor.claims_ahead().after(&fork, &Actor::new("ahead", "model"))
     }
 
     /// Claims that went ahead are lost and come late like everything else. Nobody waits for them.
@@ -415,7 +415,7 @@ impl Node {
 
     /// What it would have follow the entry that left this state.
     pub fn claims_ahead(&self, state: &State) -> Vec<Request> {
-        self.executor.claims_ahead(state, &Actor::new("ahead", "model"))
+        self.executor.claims_ahead().after(state, &Actor::new("ahead", "model"))
     }
 
     /// Its lease is over; it does not know yet that it is not the leader any more.
