@@ -3,17 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use loadline_api::v1;
 use loadline_api::v1::scaling_client::ScalingClient;
 use loadline_api::v1::strategy_target::Target;
-use loadline_executor::Backends;
 use loadline_executor::backends::scripted::{Script, Scripted};
+use loadline_executor::{Backends, Step, Unwatched, Witness};
+use loadline_state_machine::ActionId;
 
 use crate::common::{Node, Place, create_cluster, create_size, eventually, options, set};
 use crate::http::promtool;
 
 /// A node whose clusters live on a backend in memory.
 async fn with_backend() -> (Node, Scripted) {
+    watched(Arc::new(Unwatched)).await
+}
+
+async fn watched(witness: Arc<dyn Witness>) -> (Node, Scripted) {
     let backend = Scripted::new(Script::default());
     let backends = Backends::new().with("memory", Arc::new(backend.clone()));
     let place = Place::new().await;
@@ -21,6 +27,7 @@ async fn with_backend() -> (Node, Scripted) {
     config.tick_every = Duration::from_millis(100);
     let node = place.start_in(config, |mut world| {
         world.backends = backends;
+        world.witness = witness;
         world
     });
     node.until_ready().await;
@@ -104,6 +111,44 @@ async fn what_the_leader_does_at_a_backend_shows_in_its_figures() {
         .await;
     }
     promtool(&after);
+}
+
+/// Nobody who sees something to do gets as far as claiming it.
+#[derive(Debug)]
+struct NobodyClaims;
+
+impl Witness for NobodyClaims {
+    fn reached(&self, step: Step, _action: ActionId) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if step == Step::BeforeClaim {
+                std::future::pending::<()>().await;
+            }
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_to_be_done_is_claimed_with_the_entry_that_says_so() {
+    let (node, backend) = watched(Arc::new(NobodyClaims)).await;
+    until_shown(&node, &["loadline_backend_fences_total{backend=\"memory\",result=\"done\"} 1"]).await;
+    let mut number = 0;
+    // Something else may be under way at that moment, a tick or what was seen of a cluster: then nothing goes ahead.
+    eventually("one is claimed, and its backend called", async || {
+        let cluster = format!("demo{number}");
+        number += 1;
+        node.admin().create_cluster(create_cluster(&cluster)).await.unwrap();
+        let create = v1::CreateReplicaRequest {
+            options: options(),
+            cluster,
+            replica: "mine".to_owned(),
+            size: "100cc".to_owned(),
+            allow_existing: false,
+        };
+        ScalingClient::new(node.channel.clone()).create_replica(create).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        !backend.effects().is_empty()
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
