@@ -83,8 +83,8 @@ impl Turns {
         self.courses.remove(&cluster);
     }
 
-    /// The claims that this state shows, with the right to call for each; courses begin with them. Those that it should show and does not are forgotten: the
-    /// state says what there is to do instead.
+    /// The claims that this state shows, with the right to call for each; courses begin with them. Those that it should show and
+    /// does not are forgotten: the state says what there is to do instead.
     pub(super) fn take_claimed(&mut self, state: &State, tenure: &Tenure) -> Vec<(Action, Slot)> {
         let shown = |ahead: &ClaimAhead| {
             let action = state.action(ahead.action).filter(|action| action.attempt == ahead.attempt)?;
