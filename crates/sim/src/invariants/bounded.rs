@@ -1,11 +1,14 @@
 //! What is kept in memory does not grow with what has happened, only with what there is: in the replicated state, and in each
 //! process.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use loadline_state_machine::State;
 
 use super::{Agreed, Invariant};
 use crate::plan::Plan;
-use crate::record::{Phase, Seen, Sighting, Sizes};
+use crate::record::{Phase, Place, Seen, Sighting, Sizes};
 
 /// How often the whole state is measured.
 const MEASURED_EVERY: u64 = 64;
@@ -25,6 +28,9 @@ const TASKS_MAX: usize = 400;
 const SNAPSHOTS_LATE: u64 = 3;
 /// Entries that come in while a snapshot is written and purged behind.
 const LOG_ENTRIES_SLACK: u64 = 200;
+/// So long after nothing goes wrong any more everybody answers. Before, a leader keeps what it has offered to a member that does not
+/// answer: Raft purges nothing that is on its way.
+const EVERYBODY_ANSWERS: Duration = Duration::from_secs(3);
 /// Files of the log: what is purged goes in whole segments, and one is made ready ahead.
 const SEGMENTS_SLACK: u64 = 4;
 /// One whole one, its forerunner, and what is being written or was left behind by a crash.
@@ -43,8 +49,10 @@ pub(super) struct Bounded {
     segment_bytes: u64,
     /// The largest entry so far.
     entry_bytes_max: u64,
-    /// Whether nothing goes wrong any more.
-    heals: bool,
+    /// Since when nothing goes wrong any more.
+    heals_since: Option<Duration>,
+    /// How far each node is.
+    applied: BTreeMap<Place, u64>,
     sightings: usize,
     world_bytes: usize,
     /// Clusters that ever were: an action may outlive its cluster, until it is known what came of it.
@@ -58,14 +66,21 @@ impl Bounded {
             log_entries_max: plan.snapshot_every * SNAPSHOTS_LATE + plan.keep_entries + LOG_ENTRIES_SLACK,
             segment_bytes: plan.wal_segment_bytes,
             entry_bytes_max: 0,
-            heals: false,
+            heals_since: None,
+            applied: BTreeMap::new(),
             sightings: 0,
             world_bytes: WORLD_BYTES + plan.machines * NODE_BYTES,
             clusters_max: 0,
         }
     }
 
-    fn process(&self, sizes: &Sizes) -> Result<(), String> {
+    /// What the last one lacks that the first one has.
+    fn lacking(&self) -> u64 {
+        let (last, first) = (self.applied.values().min(), self.applied.values().max());
+        first.zip(last).map_or(0, |(first, last)| first - last)
+    }
+
+    fn process(&self, at: Duration, sizes: &Sizes) -> Result<(), String> {
         let Sizes { tasks, log_entries, log_bytes, snapshots } = *sizes;
         if tasks > TASKS_MAX {
             return Err(format!("it has {tasks} tasks, and should have no more than {TASKS_MAX}"));
@@ -75,16 +90,16 @@ impl Bounded {
                 "it keeps {snapshots} files of snapshots, and should keep no more than {SNAPSHOTS_MAX}"
             ));
         }
-        if log_entries > self.log_entries_max {
-            return Err(format!(
-                "its log has {log_entries} entries, and should have no more than {}",
-                self.log_entries_max
-            ));
+        let everybody_answers = self.heals_since.is_some_and(|since| at >= since + EVERYBODY_ANSWERS);
+        let for_others = if everybody_answers { 0 } else { self.lacking() };
+        let log_entries_max = self.log_entries_max + for_others;
+        if log_entries > log_entries_max {
+            return Err(format!("its log has {log_entries} entries, and should have no more than {log_entries_max}"));
         }
         // A frame is little more than its entry, and no segment is left half empty but for an entry that did not fit.
         let room = log_entries.max(1) * (self.entry_bytes_max + 256) * 2;
         let bytes_max = (room / self.segment_bytes + SEGMENTS_SLACK) * self.segment_bytes;
-        if self.heals && log_bytes as u64 > bytes_max {
+        if self.heals_since.is_some() && log_bytes as u64 > bytes_max {
             return Err(format!(
                 "its log takes {log_bytes} bytes for {log_entries} entries, and should take no more than {bytes_max}"
             ));
@@ -131,9 +146,16 @@ impl Invariant for Bounded {
     fn see(&mut self, sighting: &Sighting) -> Result<(), String> {
         self.sightings += 1;
         match &sighting.what {
-            Seen::Phase(phase) => self.heals = *phase != Phase::Chaos,
-            Seen::Sizes { node, sizes } => return self.process(sizes).map_err(|what| format!("n{}: {what}", node + 1)),
+            Seen::Phase(Phase::Chaos) => self.heals_since = None,
+            Seen::Phase(_) => self.heals_since = self.heals_since.or(Some(sighting.at)),
+            Seen::Sizes { node, sizes } => {
+                return self.process(sighting.at, sizes).map_err(|what| format!("n{}: {what}", node + 1));
+            }
             Seen::Allocated { bytes } => return self.allocated(*bytes),
+            Seen::Applied(applied) => {
+                let place = self.applied.entry(applied.node).or_default();
+                *place = applied.index.0.max(*place);
+            }
             _ => {}
         }
         let Some(applied) = self.log.first(sighting) else { return Ok(()) };
