@@ -112,6 +112,21 @@ async fn a_claim_of_what_is_not_wanted_any_more_calls_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_brake_that_comes_between_an_entry_and_its_claim_stops_the_call() {
+    let (model, backend, node, _) = settled_in().await;
+    let claims = wanted(&model, &node);
+    model.set("auto_scaling_enabled", "false");
+    let refused = model.record(claims);
+    assert!(refused.iter().all(|receipt| receipt.result.is_err()), "{refused:?}");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!((backend.count(LedgerEvent::Sent), model.claims().len()), (0, 0));
+    // What was decided meanwhile is given up, and decided again.
+    model.set("auto_scaling_enabled", "true");
+    model.until_settled(PATIENCE).await;
+    assert_eq!((backend.count(LedgerEvent::Sent), audit(&model, &backend)), (1, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn whoever_leads_next_asks_what_became_of_a_claim_that_went_ahead() {
     for crashes in [false, true] {
         let (model, backend, mut node, _) = settled_in().await;
